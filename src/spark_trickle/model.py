@@ -1,0 +1,246 @@
+"""The words of the design as plain data. Nothing here knows Spark, SQL text or a database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+LAKE = "lake"  # the Spark catalog that holds the user's tables
+HIDDEN_NAMESPACE = "_trickle"  # storage tables live here
+HIDDEN_PREFIX = "_t_"  # hidden columns of a storage table
+
+
+class Action(StrEnum):
+    """What one refresh did."""
+
+    NO_DATA = "NO_DATA"
+    DIFFERENTIAL = "DIFFERENTIAL"
+    FULL = "FULL"
+    REINITIALIZE = "REINITIALIZE"
+    SKIP = "SKIP"
+
+
+class Mode(StrEnum):
+    """What the user allows."""
+
+    AUTO = "AUTO"
+    DIFFERENTIAL = "DIFFERENTIAL"
+    FULL = "FULL"
+
+
+class Status(StrEnum):
+    ACTIVE = "ACTIVE"
+    SUSPENDED = "SUSPENDED"
+    ERROR = "ERROR"
+    INITIALIZING = "INITIALIZING"
+
+
+class InputKind(StrEnum):
+    SOURCE = "SOURCE"  # an Iceberg table that Trickle does not own
+    STREAM_TABLE = "STREAM_TABLE"  # another stream table's storage
+    VIEW = "VIEW"  # a view whose text is inlined
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """A table of the lake: `namespace` may hold dots (nested namespaces), `name` may not."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.name}"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (*self.namespace.split("."), self.name)
+
+    @classmethod
+    def of(cls, text: str) -> TableName:
+        namespace, _, name = text.rpartition(".")
+        return cls(namespace, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table or result; `type` is Spark's DDL text such as decimal(12,2)."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsedColumn:
+    """A source column that a definition uses, pinned by Iceberg field id."""
+
+    name: str
+    type: str
+    field_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """One direct input of a stream table, with its part of the frontier.
+
+    `pointer` is the metadata file that the catalog named at the cut: equal pointers mean nothing changed.
+    `snapshot_id` is None for an EMPTY table. All frontier fields are None before the first refresh.
+    """
+
+    input: TableName
+    kind: InputKind
+    columns: tuple[UsedColumn, ...] = ()
+    table_uuid: str | None = None
+    snapshot_id: int | None = None
+    schema_id: int | None = None
+    pointer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTable:
+    """A row of `stream_tables` with its dependencies."""
+
+    id: int
+    name: TableName
+    definition: str
+    namespace: str  # unqualified table names in the definition resolve here
+    mode: Mode
+    schedule: str | None
+    status: Status
+    storage: TableName
+    columns: tuple[Column, ...]
+    incremental: bool
+    reason: str | None  # why not incremental
+    fingerprint: str  # of the compiled form: another one means another meaning
+    layout: str  # JSON of the storage layout: identity, hidden columns
+    storage_snapshot: int | None  # what we published last: anything else on main is foreign
+    data_timestamp: datetime | None
+    consecutive_errors: int
+    last_error: str | None
+    created_at: datetime
+    dependencies: tuple[Dependency, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshResult:
+    """What one refresh did, and why."""
+
+    name: str
+    action: Action
+    reason: str
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    seconds: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)  # stage -> seconds
+    rows_changed: dict[str, int] = field(default_factory=dict)  # input -> changed rows read
+
+    def __str__(self) -> str:
+        rows = f"+{self.rows_inserted} ~{self.rows_updated} -{self.rows_deleted}"
+        return f"{self.name}: {self.action} {rows} in {self.seconds:.2f} s ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """A row of `refresh_history`."""
+
+    refresh_id: str
+    name: str
+    state: str  # RUNNING, COMPLETED, FAILED
+    action: Action | None
+    reason: str | None
+    initiated_by: str
+    started_at: datetime
+    ended_at: datetime | None
+    seconds: float | None
+    rows_inserted: int
+    rows_updated: int
+    rows_deleted: int
+    rows_changed: dict[str, int]
+    stages: dict[str, float]
+    error_code: str | None
+    error: str | None
+
+    def __str__(self) -> str:
+        what = self.action or self.state
+        rows = f"+{self.rows_inserted} ~{self.rows_updated} -{self.rows_deleted}"
+        took = "" if self.seconds is None else f" in {self.seconds:.2f} s"
+        why = self.error or self.reason or ""
+        return f"{self.started_at:%Y-%m-%d %H:%M:%S} {self.name}: {what} {rows}{took} ({why})"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTableStatus:
+    """One line of `status()`."""
+
+    name: str
+    status: Status
+    mode: Mode
+    schedule: str | None
+    incremental: bool
+    reason: str | None
+    inputs: tuple[str, ...]
+    pending: bool  # an input moved past the frontier
+    data_timestamp: datetime | None
+    last_action: Action | None
+    last_seconds: float | None
+    storage: str
+    last_error: str | None
+
+    def __str__(self) -> str:
+        fresh = "behind" if self.pending else "fresh"
+        return f"{self.name}: {self.status} {self.mode} {fresh}, last {self.last_action or '-'}, storage {self.storage}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a stream table is maintained: what `explain` shows."""
+
+    name: str
+    definition: str
+    incremental: bool
+    reason: str | None
+    identity: str
+    operators: str  # the operator tree, one line per operator
+    delta_sql: str | None  # what a DIFFERENTIAL refresh runs
+    full_sql: str
+    next_action: Action
+    next_reason: str
+    notices: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        how = "incremental" if self.incremental else f"full only: {self.reason}"
+        lines = [f"{self.name}: {how}", f"identity: {self.identity}", f"next refresh: {self.next_action} ({self.next_reason})"]
+        lines += [f"notice: {n}" for n in self.notices]
+        lines += ["", "operators:", self.operators, "", "full refresh:", self.full_sql]
+        if self.delta_sql:
+            lines += ["", "differential refresh:", self.delta_sql]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Whether a stream table equals its definition at its frontier, as multisets."""
+
+    name: str
+    equal: bool
+    rows: int
+    missing: int  # rows the definition has and the table lacks
+    extra: int  # rows the table has and the definition lacks
+    seconds: float
+    examples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"{self.name}: equal, {self.rows} rows ({self.seconds:.2f} s)"
+        shown = "".join(f"\n  {e}" for e in self.examples)
+        return f"{self.name}: DIFFERS, {self.missing} rows missing, {self.extra} rows extra{shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A row of `iceberg_tables`: where the current metadata of a table or view is."""
+
+    name: TableName
+    location: str
+    is_view: bool
