@@ -1,0 +1,441 @@
+"""Settings of a lake: where it is, how Spark runs, how refreshes decide.
+
+Sources, strongest first: keywords of `connect`, environment variables `TRICKLE_<NAME>`, one `trickle.toml`,
+defaults. An unknown name or an impossible value is an error that names it and where it came from. A password
+in the catalog's URL is never shown.
+
+    settings = Settings.load("lakehouse", shuffle_partitions=8)
+    settings = Settings.load("postgresql://me:secret@db/lake", warehouse="s3a://bucket/lake")
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
+
+from spark_trickle.errors import TrickleError
+
+ENV_PREFIX = "TRICKLE_"
+FILE_NAME = "trickle.toml"
+DATABASE_NAME = "catalog.db"
+_POSTGRES = ("postgresql://", "postgres://", "postgresql+psycopg://")
+_WHERE = ("location", "catalog_url", "warehouse")  # which lake: decided together, by one source
+_SECRET = re.compile(r"password|secret|token|credential|access[._-]?key", re.IGNORECASE)
+_SCHEDULE = re.compile(
+    r"manual|downstream|calculated|(\d+\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)\s*)+|(\S+\s+){4}\S+",
+    re.IGNORECASE,
+)
+# libpq's words for what the JDBC driver spells otherwise.
+_JDBC_WORDS = {"connect_timeout": "connectTimeout", "application_name": "ApplicationName"}
+
+
+class Settings(BaseSettings):
+    """One frozen value; `load` gathers it. The descriptions below are docs/configuration.md."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True
+    )
+
+    location: Path = Field(
+        Path("lakehouse"),
+        description="Folder of the lake: `catalog.db` and `warehouse/` live in it. Also accepts a PostgreSQL "
+        "URL, which is then the `catalog_url`.",
+    )
+    catalog_url: SecretStr | None = Field(
+        None,
+        description="`postgresql://user:password@host:port/database` for a catalog in PostgreSQL. "
+        "Unset: SQLite in the folder.",
+    )
+    warehouse: str | None = Field(
+        None,
+        description="Where table files go: a path or any URI that Spark can write. Unset: `warehouse/` in "
+        "the folder. Required with a PostgreSQL catalog.",
+    )
+    master: str = Field("local[*]", min_length=1, description="Spark master. Takes effect when Spark starts.")
+    driver_memory: str = Field(
+        "2g",
+        pattern=r"^[1-9]\d*[kmgtKMGT]$",
+        description="Memory of the driver. Takes effect when Spark starts.",
+    )
+    shuffle_partitions: int = Field(
+        4, ge=1, description="`spark.sql.shuffle.partitions`: raise it on a cluster."
+    )
+    time_zone: str = Field(
+        "UTC", description="Session time zone: what dates and timestamps in a definition mean."
+    )
+    extra_packages: tuple[str, ...] = Field(
+        (),
+        description="More Maven coordinates for Spark, such as an object store's file system. "
+        "Takes effect when Spark starts.",
+    )
+    spark_conf: dict[str, str] = Field(
+        default_factory=dict,
+        description="Further Spark configuration. Entries of several sources are merged; "
+        "per entry the strongest source wins.",
+    )
+    max_change_ratio: float = Field(
+        0.15,
+        ge=0,
+        allow_inf_nan=False,
+        description="AUTO recomputes when changed rows / rows of an input exceed this.",
+    )
+    lease_seconds: float = Field(
+        30, ge=1, description="A refresh that gives no sign of life for this long has lost its lease."
+    )
+    lease_wait_seconds: float = Field(
+        60, ge=0, description="How long a refresh waits for another one of the same stream table."
+    )
+    default_schedule: str = Field("1m", description="Schedule of a stream table that names none.")
+    min_schedule_seconds: float = Field(1, gt=0, description="The shortest schedule that is accepted.")
+    allow_volatile: Literal["reject", "warn", "allow"] = Field(
+        "reject", description="What to do with a definition that uses volatile functions such as `rand()`."
+    )
+    log_level: Literal["OFF", "ERROR", "WARN", "INFO", "DEBUG"] = Field(
+        "ERROR", description="Spark's log level. Above ERROR, everything Spark writes goes to standard error."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # `load` merges the sources itself, because it must be able to say where a wrong value came from.
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    # --- gathering ---------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, path_or_url: str | os.PathLike[str] | None = None, **options: Any) -> Settings:
+        """Settings from all sources. `path_or_url`: a folder, a `trickle.toml` or a PostgreSQL URL.
+
+        Whoever names the lake explicitly means it: location, catalog_url and warehouse then come from the
+        keywords and the lake's own file, never from the environment or from another folder's file.
+        """
+        keywords = {k: v for k, v in options.items() if v is not None}
+        environment = cls._environment()
+        explicit_file: Path | None = None
+        if path_or_url is not None:
+            text = os.fspath(path_or_url)
+            if not text.strip():
+                raise _invalid("location", "keyword", "it is empty")
+            if "location" in keywords:
+                raise _invalid("location", "keyword", "it is given twice, as path_or_url and as keyword")
+            if text.endswith(".toml"):
+                explicit_file = Path(text)
+            else:
+                keywords["location"] = text
+        named = path_or_url is not None or "location" in keywords or "catalog_url" in keywords
+        if named:
+            environment = {k: v for k, v in environment.items() if k not in _WHERE}
+        file, values = cls._file(explicit_file, named, {**environment, **keywords})
+
+        sources: list[tuple[str, Mapping[str, Any]]] = [
+            ("keyword", keywords),
+            ("environment", environment),
+            (str(file) if file else FILE_NAME, values),
+        ]
+        merged: dict[str, Any] = {}
+        origin: dict[str, str] = {}
+        for label, found in reversed(sources):
+            for name, value in found.items():
+                where = (
+                    f"environment variable {ENV_PREFIX}{name.upper()}" if label == "environment" else label
+                )
+                if name not in cls.model_fields:
+                    raise _unknown(name, where, cls.model_fields)
+                if name == "spark_conf" and isinstance(value, Mapping) and isinstance(merged.get(name), dict):
+                    merged[name] = {**merged[name], **_flat(value)}
+                else:
+                    merged[name] = (
+                        _flat(value) if name == "spark_conf" and isinstance(value, Mapping) else value
+                    )
+                origin[name] = where
+        return cls._build(merged, origin)
+
+    @classmethod
+    def _build(cls, values: dict[str, Any], origin: Mapping[str, str]) -> Settings:
+        try:
+            return cls(**values)
+        except ValidationError as e:
+            first = e.errors(include_input=False, include_url=False)[0]
+            name = str(first["loc"][0]) if first["loc"] else "location"
+            why = re.sub(r"^(Value error|Assertion failed), ", "", first["msg"])
+            given = values.get(name)
+            shown = "" if given is None or name == "catalog_url" or "://" in str(given) else f" {given!r}:"
+            raise _invalid(name, origin.get(name, "default"), f"{shown} {why}".strip()) from None
+
+    @classmethod
+    def _environment(cls) -> dict[str, Any]:
+        known = {f"{ENV_PREFIX}{name}".upper() for name in cls.model_fields}
+        for variable in sorted(os.environ):
+            if variable.upper().startswith(ENV_PREFIX) and variable.upper() not in known:
+                name = variable[len(ENV_PREFIX) :].lower()
+                raise _unknown(name, f"environment variable {variable}", cls.model_fields)
+        try:
+            return dict(EnvSettingsSource(cls, env_prefix=ENV_PREFIX)())
+        except SettingsError as e:
+            name = next((n for n in cls.model_fields if f'"{n}"' in str(e)), "spark_conf")
+            raise _invalid(
+                name, f"environment variable {ENV_PREFIX}{name.upper()}", "it must be written as JSON"
+            ) from None
+
+    @classmethod
+    def _file(
+        cls, explicit: Path | None, named: bool, stronger: Mapping[str, Any]
+    ) -> tuple[Path | None, dict[str, Any]]:
+        """The one file that counts: the given one, the lake folder's, or the current folder's."""
+        if explicit is not None:
+            if not explicit.is_file():
+                raise _invalid("location", "keyword", f"there is no file {explicit}")
+            values = _read_toml(explicit)
+            if not ({"location", "catalog_url"} & values.keys()):
+                values["location"] = str(explicit.parent)
+        else:
+            here = Path(FILE_NAME)
+            folder = str(stronger.get("location", cls.model_fields["location"].default))
+            there = None if folder.startswith(_POSTGRES) else Path(folder) / FILE_NAME
+            if (
+                there is not None
+                and "catalog_url" not in stronger
+                and (named or not here.is_file())
+                and there.is_file()
+            ):
+                values, explicit = _read_toml(there), there
+                values.setdefault("location", str(there.parent))
+            elif not named and here.is_file():
+                values, explicit = _read_toml(here), here
+            else:
+                return None, {}
+        # Paths in a file are relative to the file, so that it means the same from everywhere.
+        for name in ("location", "warehouse"):
+            value = values.get(name)
+            if isinstance(value, str) and "://" not in value:
+                values[name] = str(explicit.parent / Path(value).expanduser())
+        return explicit, values
+
+    # --- validation --------------------------------------------------------------------------------
+
+    @model_validator(mode="before")
+    @classmethod
+    def _location_may_be_url(cls, data: Any) -> Any:
+        if isinstance(data, dict) and str(data.get("location", "")).startswith(_POSTGRES):
+            return {**data, "catalog_url": data["location"], "location": cls.model_fields["location"].default}
+        return data
+
+    @field_validator("location", mode="after")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        if "://" in str(value) or ":/" in str(value):
+            raise ValueError("neither a folder nor a PostgreSQL URL; put a remote store into `warehouse`")
+        if "?" in str(value):
+            raise ValueError("the folder's name has a question mark, which the SQLite driver cannot take")
+        return Path(os.path.abspath(value.expanduser()))
+
+    @field_validator("catalog_url", mode="after")
+    @classmethod
+    def _postgres_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is None:
+            return None
+        text = value.get_secret_value()
+        if not text.startswith(_POSTGRES):
+            raise ValueError("it must start with postgresql://")
+        try:
+            parts = urlsplit(text)
+            parts.port  # noqa: B018  (reading it validates it)
+        except ValueError:
+            raise ValueError(
+                "the URL cannot be read; percent-encode special characters in the password"
+            ) from None
+        if not parts.path.strip("/"):
+            raise ValueError("the URL names no database: postgresql://user@host/database")
+        if not parts.hostname or dict(parse_qsl(parts.query)).get("host"):
+            raise ValueError(
+                "the URL names no host; Spark reaches the catalog over TCP, not over a socket file"
+            )
+        return value
+
+    @field_validator("time_zone")
+    @classmethod
+    def _time_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("no such time zone; write it as UTC or Europe/Berlin") from None
+        return value
+
+    @field_validator("default_schedule")
+    @classmethod
+    def _schedule(cls, value: str) -> str:
+        if not _SCHEDULE.fullmatch(value.strip()):
+            raise ValueError("write a duration such as '30s', a cron line, 'downstream' or 'manual'")
+        return value.strip()
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _upper(cls, value: Any) -> Any:
+        return value.upper() if isinstance(value, str) else value
+
+    @field_validator("extra_packages", mode="before")
+    @classmethod
+    def _packages(cls, value: Any) -> Any:
+        parts = [p.strip() for p in value.split(",")] if isinstance(value, str) else value
+        if isinstance(parts, (list, tuple)) and any(
+            not re.fullmatch(r"[^:\s]+:[^:\s]+:[^:\s]+", str(p)) for p in parts
+        ):
+            raise ValueError("write Maven coordinates as group:artifact:version")
+        return parts
+
+    @field_validator("spark_conf", mode="before")
+    @classmethod
+    def _conf(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        flat = _flat(value)
+        for key in flat:
+            if not key.startswith("spark."):
+                raise ValueError(f"{key!r} does not start with 'spark.'")
+        return flat
+
+    @model_validator(mode="after")
+    def _warehouse_for_postgres(self) -> Settings:
+        if self.catalog_url is not None and self.warehouse is None:
+            raise ValueError("a PostgreSQL catalog needs `warehouse`: where the table files go")
+        return self
+
+    # --- derived -----------------------------------------------------------------------------------
+
+    @property
+    def is_postgres(self) -> bool:
+        return self.catalog_url is not None
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file of an embedded lake."""
+        return self.location / DATABASE_NAME
+
+    @property
+    def warehouse_uri(self) -> str:
+        """The warehouse with its scheme, as Iceberg gets it."""
+        text = self.warehouse or str(self.location / "warehouse")
+        if "://" in text or text.startswith("file:"):
+            return text.rstrip("/")
+        return "file://" + os.path.abspath(os.path.expanduser(text))
+
+    @property
+    def warehouse_path(self) -> Path | None:
+        """The warehouse as a local folder, None for an object store."""
+        uri = self.warehouse_uri
+        return Path(re.sub(r"^file:(//)?", "", uri)) if uri.startswith("file:") else None
+
+    @property
+    def jdbc_url(self) -> str:
+        """For Java; without user and password, which are in `jdbc_properties`."""
+        if self.catalog_url is None:
+            return f"jdbc:sqlite:{self.database}"
+        parts = urlsplit(self.catalog_url.get_secret_value())
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return f"jdbc:postgresql://{host}:{parts.port or 5432}/{parts.path.lstrip('/')}"
+
+    @property
+    def jdbc_properties(self) -> dict[str, str]:
+        """Connection properties for Java. They hold the password: for the driver only."""
+        if self.catalog_url is None:
+            # Every write takes the lock at BEGIN: one that upgrades a read lock fails whatever the timeout.
+            return {"busy_timeout": "60000", "transaction_mode": "IMMEDIATE"}
+        parts = urlsplit(self.catalog_url.get_secret_value())
+        properties = {_JDBC_WORDS.get(k, k): v for k, v in parse_qsl(parts.query)}
+        if parts.username:
+            properties["user"] = unquote(parts.username)
+        if parts.password:
+            properties["password"] = unquote(parts.password)
+        return properties
+
+    @property
+    def sqlalchemy_url(self) -> str:
+        """For SQLAlchemy, password included: never to be shown."""
+        if self.catalog_url is None:
+            return f"sqlite:///{self.database}"
+        parts = urlsplit(self.catalog_url.get_secret_value())
+        user = quote(unquote(parts.username or ""), safe="")
+        password = f":{quote(unquote(parts.password), safe='')}" if parts.password else ""
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        query = "?" + urlencode(parse_qsl(parts.query)) if parts.query else ""
+        at = f"{user}{password}@" if user else ""
+        return f"postgresql+psycopg://{at}{host}:{parts.port or 5432}/{parts.path.lstrip('/')}{query}"
+
+    @property
+    def shown_catalog(self) -> str:
+        """The catalog for messages: no password."""
+        if self.catalog_url is None:
+            return str(self.database)
+        parts = urlsplit(self.catalog_url.get_secret_value())
+        user = f"{unquote(parts.username)}@" if parts.username else ""
+        return f"postgresql://{user}{parts.hostname}:{parts.port or 5432}/{parts.path.lstrip('/')}"
+
+    def shown(self) -> dict[str, Any]:
+        """All settings as plain values that may be printed."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        values["location"] = str(self.location)
+        values["catalog_url"] = self.shown_catalog if self.is_postgres else None
+        values["extra_packages"] = list(self.extra_packages)
+        values["spark_conf"] = {k: "***" if _SECRET.search(k) else v for k, v in self.spark_conf.items()}
+        return values
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{k}={v!r}' for k, v in self.shown().items())})"
+
+    __str__ = __repr__
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as f:
+            return tomllib.load(f)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise TrickleError(
+            "INVALID_SETTING", f"{file} is not TOML: {e}.", hint="Correct the named line."
+        ) from None
+    except OSError as e:
+        raise TrickleError("INVALID_SETTING", f"{file} cannot be read: {e.strerror}.") from None
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Spark's flat names from TOML's tables (`spark.sql.x = 1` unquoted is a nested table there)."""
+    out: dict[str, str] = {}
+    for key, v in value.items():
+        if isinstance(v, Mapping):
+            out.update(_flat(v, f"{prefix}{key}."))
+        else:
+            out[f"{prefix}{key}"] = str(v).lower() if isinstance(v, bool) else str(v)
+    return out
+
+
+def _invalid(name: str, where: str, why: str) -> TrickleError:
+    return TrickleError("INVALID_SETTING", f"Setting {name!r} ({where}): {why.rstrip('.')}.")
+
+
+def _unknown(name: str, where: str, known: Mapping[str, Any]) -> TrickleError:
+    close = difflib.get_close_matches(name.lower(), list(known), n=3)
+    hint = f"Did you mean {' or '.join(close)}?" if close else f"Known settings: {', '.join(known)}."
+    return TrickleError("INVALID_SETTING", f"Unknown setting {name!r} ({where}).", hint=hint)

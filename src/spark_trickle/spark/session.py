@@ -1,0 +1,376 @@
+"""Spark for a lake: start it, check one that is given, and make sessions on it.
+
+One process has one SparkContext. Each lake, and each private catalog of a refresh, gets a session of its own
+on it (`new_session`), because a session holds its own catalogs: a second `connect` to another lake is only
+another session. Catalogs are therefore configured per session at run time, never in the context.
+
+    spark = build_session(settings)          # `lake` is the current catalog
+    work = new_session(spark, settings, catalog="trickle_ab12_0")
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from spark_trickle.config import Settings
+from spark_trickle.errors import TrickleError
+from spark_trickle.model import LAKE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
+POSTGRES = "org.postgresql:postgresql:42.7.8"
+EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+MIN_JAVA = 17
+MIN_SPARK = (4, 1)
+
+
+@dataclass(slots=True)
+class _Process:
+    """What this process has started; guarded by `_lock`."""
+
+    context: Any = None  # the SparkContext that this module started
+    users: int = 0  # lakes that use it
+    log: Path | None = None  # what the JVM wrote to standard error
+
+
+_lock = RLock()
+_process = _Process()
+
+
+# --- configuration as data -------------------------------------------------------------------------
+
+
+def catalog_conf(settings: Settings, name: str = LAKE) -> dict[str, str]:
+    """The `spark.sql.catalog.<name>.*` entries: the lake's database seen under catalog name `name`."""
+    prefix = f"spark.sql.catalog.{name}"
+    conf = {
+        prefix: SPARK_CATALOG,
+        f"{prefix}.type": "jdbc",
+        f"{prefix}.uri": settings.jdbc_url,
+        f"{prefix}.warehouse": settings.warehouse_uri,
+        f"{prefix}.cache-enabled": "false",  # pointers move behind Spark's back: a cached one is stale
+        f"{prefix}.jdbc.schema-version": "V1",  # V1 holds views too
+        f"{prefix}.table-default.format-version": "3",
+    }
+    for operation in ("delete", "update", "merge"):
+        conf[f"{prefix}.table-default.write.{operation}.mode"] = "merge-on-read"
+    for key, value in settings.jdbc_properties.items():
+        conf[f"{prefix}.jdbc.{key}"] = value
+    return conf
+
+
+def session_conf(settings: Settings) -> dict[str, str]:
+    """What a session of this lake sets at run time, besides its catalog."""
+    conf = {
+        "spark.sql.session.timeZone": settings.time_zone,
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.adaptive.enabled": "true",
+    }
+    return conf | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
+
+
+def packages(settings: Settings) -> tuple[str, ...]:
+    """Maven coordinates that Spark needs for this lake."""
+    driver = POSTGRES if settings.is_postgres else SQLITE
+    return (ICEBERG, driver, *settings.extra_packages)
+
+
+def context_conf(settings: Settings) -> dict[str, str]:
+    """What must be known when Spark starts."""
+    conf = {
+        "spark.master": settings.master,
+        "spark.app.name": "trickle",
+        "spark.driver.memory": settings.driver_memory,
+        "spark.sql.extensions": EXTENSIONS,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": settings.log_level,
+        "spark.scheduler.mode": "FAIR",  # concurrent refreshes share the cores
+    }
+    if settings.master.startswith("local"):
+        # Otherwise Spark asks the network who it is, warns, and fails where the host's name does not resolve.
+        conf |= {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+    conf |= session_conf(settings) | settings.spark_conf
+    if EXTENSIONS not in conf["spark.sql.extensions"]:
+        conf["spark.sql.extensions"] += f",{EXTENSIONS}"
+    found = [jar_path(p, settings) for p in packages(settings)]
+    asked = [p for p in conf.get("spark.jars.packages", "").split(",") if p]
+    if settings.extra_packages or asked or not all(found):
+        # Ivy also brings what the packages depend on.
+        conf["spark.jars.packages"] = ",".join(dict.fromkeys((*packages(settings), *asked)))
+    else:
+        # All here: naming the files saves Ivy's two seconds and works without a network. The other catalog's
+        # driver comes along when present, so that a later lake of the other kind works in this process.
+        others = [p for p in (jar_path(SQLITE, settings), jar_path(POSTGRES, settings)) if p]
+        jars = dict.fromkeys(str(p) for p in (*found, *others) if p)
+        given = [j for j in conf.get("spark.jars", "").split(",") if j]
+        conf["spark.jars"] = ",".join((*jars, *given))
+    return conf
+
+
+def ivy_folder(settings: Settings) -> Path:
+    return Path(settings.spark_conf.get("spark.jars.ivy", "~/.ivy2.5.2")).expanduser()
+
+
+def jar_path(package: str, settings: Settings) -> Path | None:
+    """The jar of a Maven coordinate in Ivy's folder, if it is there and whole."""
+    group, artifact, version = package.split(":")
+    path = ivy_folder(settings) / "jars" / f"{group}_{artifact}-{version}.jar"
+    return path if path.is_file() and zipfile.is_zipfile(path) else None
+
+
+# --- Java ------------------------------------------------------------------------------------------
+
+
+def java_version() -> tuple[int, str]:
+    """(major version, path of `java`) of the Java that Spark will use."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    install = (
+        "Install Java 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: "
+        "brew install openjdk@17; Fedora: dnf install java-21-openjdk-headless) and set JAVA_HOME if it is not on PATH."
+    )
+    if java is None:
+        raise TrickleError("MISSING_JAVA", "No `java` on PATH, and JAVA_HOME is not set.", hint=install)
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        raise TrickleError("MISSING_JAVA", f"{java} cannot be run.", hint=install) from None
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    if done.returncode != 0 or match is None:
+        raise TrickleError("MISSING_JAVA", f"{java} does not tell its version.", hint=install)
+    if int(match[1]) < MIN_JAVA:
+        raise TrickleError(
+            "MISSING_JAVA", f"{java} is Java {match[1]}; Spark 4.1 needs {MIN_JAVA}.", hint=install
+        )
+    return int(match[1]), java
+
+
+# --- sessions --------------------------------------------------------------------------------------
+
+
+def build_session(settings: Settings) -> SparkSession:
+    """A session on the lake; starts Spark if this process has none. Give it back with `release_session`."""
+    from pyspark import SparkContext
+
+    with _lock:
+        context = SparkContext._active_spark_context
+        if context is not None and context is not _process.context:
+            from pyspark.sql import SparkSession
+
+            return check_session(SparkSession.builder.getOrCreate(), settings)
+        if context is None:
+            _process.context, _process.users = _start(settings), 0
+        from pyspark.sql import SparkSession
+
+        base = SparkSession.builder.getOrCreate()
+        spark = new_session(base, settings)
+        _process.users += 1
+        return spark
+
+
+def release_session(spark: SparkSession) -> None:
+    """The lake is done with Spark: stops it if Trickle started it and no other lake uses it."""
+    with _lock:
+        if _process.context is None or spark.sparkContext is not _process.context:
+            return
+        _process.users -= 1
+        if _process.users <= 0:
+            from pyspark.sql import SparkSession
+
+            SparkSession.builder.getOrCreate().stop()
+            _process.context, _process.users = None, 0
+
+
+def new_session(spark: SparkSession, settings: Settings, catalog: str = LAKE) -> SparkSession:
+    """A session of its own on the same context, whose current catalog is `catalog` on the lake's database."""
+    session = spark.newSession()
+    _require_driver(session, settings)
+    for key, value in (session_conf(settings) | catalog_conf(settings, catalog)).items():
+        session.conf.set(key, value)
+    session.conf.set("spark.sql.defaultCatalog", catalog)
+    _use(session, settings, catalog)
+    return session
+
+
+def check_session(spark: SparkSession, settings: Settings) -> SparkSession:
+    """Check a running session that the user passed in, and give it the catalog `lake` if it has none."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise _unsuitable(
+            "It is a Spark Connect session.",
+            "Pass a classic session: SparkSession.builder.master(...).getOrCreate().",
+        )
+    version = tuple(int(n) for n in re.findall(r"\d+", spark.version)[:2])
+    if version < MIN_SPARK:
+        raise _unsuitable(f"It is Spark {spark.version}.", "Use Spark 4.1 or newer.")
+    _quiet()
+    extensions = spark.sparkContext.getConf().get("spark.sql.extensions") or ""
+    if EXTENSIONS not in extensions:
+        raise _unsuitable(
+            "Iceberg's SQL extension is missing.",
+            f"Set spark.sql.extensions={EXTENSIONS} before the session starts.",
+        )
+    if not _has_class(spark, SPARK_CATALOG):
+        raise _unsuitable(
+            "Iceberg's classes are missing.",
+            f"Set spark.jars.packages={','.join(packages(settings))} before the session starts.",
+        )
+    _require_driver(spark, settings)
+    prefix = f"spark.sql.catalog.{LAKE}"
+    have = spark.conf.get(prefix, None)
+    want = catalog_conf(settings)
+    if have is None:
+        for key, value in want.items():
+            spark.conf.set(key, value)
+    else:
+        for key in (
+            prefix,
+            f"{prefix}.type",
+            f"{prefix}.uri",
+            f"{prefix}.cache-enabled",
+            f"{prefix}.jdbc.schema-version",
+        ):
+            found = spark.conf.get(key, None)
+            if not _same(key, found, want[key]):
+                what = f"{key} is {found}" if found is not None else f"{key} is not set"
+                raise _unsuitable(
+                    f"{what}, and this lake needs {want[key]}.",
+                    f"Set {key}={want[key]} before catalog `{LAKE}` is used, or leave that catalog unset.",
+                )
+    _use(spark, settings, LAKE)
+    return spark
+
+
+def log_tail(lines: int = 20) -> str:
+    """The last lines that Spark's process wrote to standard error."""
+    if _process.log is None or not _process.log.exists():
+        return ""
+    return "\n".join(_process.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+# --- inside ----------------------------------------------------------------------------------------
+
+
+def _start(settings: Settings) -> Any:
+    java_version()
+    _quiet()
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    conf = context_conf(settings)
+    if "spark.jars.packages" in conf and not all(jar_path(p, settings) for p in packages(settings)):
+        print(
+            "First start: Spark downloads its Iceberg and JDBC jars (about 60 MB, once).",
+            file=sys.stderr,
+            flush=True,
+        )
+    spark_conf = SparkConf().setAll(list(conf.items()))
+    try:
+        if SparkContext._gateway is None:
+            gateway = launch_gateway(spark_conf, _popen(settings))
+            SparkContext._ensure_initialized(gateway=gateway, conf=spark_conf)
+        return SparkContext.getOrCreate(spark_conf)
+    except Exception as e:
+        cause = _cause(str(e))
+        raise TrickleError(
+            "SPARK_FAILED",
+            f"Spark does not start: {cause}",
+            hint="Run `trickle doctor`. A missing jar: check the network. Memory: see the setting driver_memory.",
+        ) from e
+
+
+def _popen(settings: Settings) -> dict[str, Any]:
+    """Where the JVM's standard error goes: a file, unless the user wants to see Spark's log."""
+    if settings.log_level not in ("OFF", "ERROR"):
+        return {}
+    handle, name = tempfile.mkstemp(prefix="trickle-spark-", suffix=".log")
+    _process.log = Path(name)
+    atexit.register(_process.log.unlink, missing_ok=True)
+    stream = os.fdopen(handle, "wb")
+    return {"stderr": stream, "stdout": stream}
+
+
+def _cause(message: str) -> str:
+    """The line that says why, from the error and from what the launcher wrote."""
+    lines = log_tail(400).splitlines()
+    missing = [line.strip() for line in lines if "not found" in line or "UNRESOLVED" in line.upper()]
+    errors = [
+        line.strip()
+        for line in lines
+        if re.search(r"Exception|^Error|ERROR", line) and "JAVA_GATEWAY" not in line
+    ]
+    return (missing or errors or [message.strip().splitlines()[0] if message.strip() else "no message"])[0]
+
+
+def _quiet() -> None:
+    # PySpark writes every analysis error to standard error as a JSON line; the user gets the exception.
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name)
+        logging.getLogger(name).disabled = True
+
+
+def _use(spark: SparkSession, settings: Settings, catalog: str) -> None:
+    if not settings.is_postgres:
+        settings.location.mkdir(parents=True, exist_ok=True)
+    try:
+        # As a statement: `catalog.setCurrentCatalog` looks the name up in whatever session is active.
+        spark.sql(f"USE {catalog}")
+    except Exception as e:
+        why = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
+        raise TrickleError(
+            "CATALOG_UNAVAILABLE", f"Spark cannot open the catalog {settings.shown_catalog}: {why}"
+        ) from e
+
+
+def _require_driver(spark: SparkSession, settings: Settings) -> None:
+    name, package = (
+        ("org.postgresql.Driver", POSTGRES) if settings.is_postgres else ("org.sqlite.JDBC", SQLITE)
+    )
+    if not _has_class(spark, name):
+        raise _unsuitable(
+            f"The JDBC driver {name} is missing: Spark was started without it.",
+            f"Set spark.jars.packages={package} before Spark starts, or use another process for this lake.",
+        )
+
+
+def _has_class(spark: SparkSession, name: str) -> bool:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    try:
+        jvm.org.apache.spark.util.Utils.classForName(name, False, False)
+    except Exception as e:
+        if "ClassNotFoundException" in str(e) or "NoClassDefFoundError" in str(e):
+            return False
+        raise
+    return True
+
+
+def _same(key: str, found: str | None, want: str) -> bool:
+    if found is None:
+        return False
+    if key.endswith(".uri"):
+        # The same database may be written with other parameters.
+        return found.partition("?")[0].replace("sqlite:file:", "sqlite:") == want.partition("?")[0]
+    return found.lower() == want.lower()
+
+
+def _unsuitable(what: str, hint: str) -> TrickleError:
+    return TrickleError("UNSUITABLE_SESSION", f"The Spark session cannot host the lake. {what}", hint=hint)
