@@ -144,7 +144,8 @@ def java_version() -> tuple[int, str]:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     install = (
         "Install Java 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: "
-        "brew install openjdk@17; Fedora: dnf install java-21-openjdk-headless) and set JAVA_HOME if it is not on PATH."
+        "brew install openjdk@17; Fedora: dnf install java-21-openjdk-headless). If it is not on PATH, "
+        "set JAVA_HOME."
     )
     if java is None:
         raise TrickleError("MISSING_JAVA", "No `java` on PATH, and JAVA_HOME is not set.", hint=install)
@@ -291,7 +292,7 @@ def _start(settings: Settings) -> Any:
         raise TrickleError(
             "SPARK_FAILED",
             f"Spark does not start: {cause}",
-            hint="Run `trickle doctor`. A missing jar: check the network. Memory: see the setting driver_memory.",
+            hint="Run `trickle doctor`. Missing jar: check the network. Memory: setting driver_memory.",
         ) from e
 
 

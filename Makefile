@@ -1,0 +1,47 @@
+# Everything a developer does, one target each. `make` alone prints this list.
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup java demo test lint docs bench clean
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) java ## Make .venv, install everything into it, see that Java is there
+
+demo: setup ## Run the demo: a small shop, five stream tables, four rounds of changes (under 3 minutes)
+	@$(BIN)/trickle demo
+
+test: setup ## Run the test suite (at most 20 minutes on 2 cores)
+	@scripts/need-postgres.sh
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## Check style (ruff), types (mypy strict) and layers (import-linter)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+docs: $(STAMP) ## Write the generated pages of docs/ anew
+	$(BIN)/python scripts/generate_docs.py
+
+bench: setup ## Measure DIFFERENTIAL against FULL on a million rows (2 to 3 minutes)
+	$(BIN)/python benchmarks/bench.py
+
+clean: ## Remove what the other targets made, .venv included
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-lakehouse
+
+java:
+	@scripts/need-java.sh
+
+# The stamp is newer than pyproject.toml exactly when the environment is up to date.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 setup" >&2; exit 1; }
+	@test -x $(BIN)/python || { echo "Making $(VENV)"; $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "On Debian: apt-get install python3-venv" >&2; exit 1; }; }
+	@echo "Installing spark-trickle and its dependencies into $(VENV) (Spark is 450 MB; once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
