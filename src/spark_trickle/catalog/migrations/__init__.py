@@ -1,0 +1,7 @@
+"""Numbered changes of the catalog's schema, run by Alembic when a catalog is opened."""
+
+from __future__ import annotations
+
+VERSION_TABLE = "trickle_alembic_version"
+REVISIONS = ("0001",)  # oldest first; known here so that opening a current catalog does not load Alembic
+HEAD = REVISIONS[-1]

@@ -1,0 +1,192 @@
+"""Reading the catalog. Every method is one SELECT, so every answer is one consistent instant."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Select, and_, bindparam, or_, select, tuple_
+from sqlalchemy.engine import RowMapping
+
+from spark_trickle.catalog import rows, tables
+from spark_trickle.catalog.connection import Database
+from spark_trickle.catalog.rows import Alert, Garbage, NamedCut
+from spark_trickle.model import LAKE, Dependency, HistoryEntry, Pointer, StreamTable, TableName
+
+_MANY = 500  # past this many names it is cheaper to read every pointer than to list them
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A stream table with the pointers of its inputs and storage at one instant.
+
+    An input that is a stream table has a pointer under its storage's name and one under its own (the view).
+    """
+
+    stream_table: StreamTable
+    pointers: dict[TableName, Pointer]
+
+
+def _prefixed(table: Any, prefix: str) -> list[Any]:
+    return [column.label(prefix + column.name) for column in table.c]
+
+
+_s, _d, _p = tables.stream_tables, tables.dependencies, tables.iceberg_tables
+_with_dependencies = (
+    select(*_prefixed(_s, "s_"), *_prefixed(_d, "d_"))
+    .select_from(_s.outerjoin(_d, _d.c.stream_table_id == _s.c.id))
+    .order_by(_s.c.namespace, _s.c.name, _d.c.position)
+)
+_named = and_(_s.c.namespace == bindparam("namespace"), _s.c.name == bindparam("name"))
+_one = _with_dependencies.where(_named)
+
+
+def _check_statement() -> Select[Any]:
+    upstream = _s.alias("upstream")
+    own, behind, storage = _p.alias("own"), _p.alias("behind"), _p.alias("storage")
+
+    def points(alias: Any, namespace: Any, name: Any) -> Any:
+        at = and_(alias.c.table_namespace == namespace, alias.c.table_name == name)
+        return and_(alias.c.catalog_name == LAKE, at)
+
+    joined = (
+        _s.outerjoin(_d, _d.c.stream_table_id == _s.c.id)
+        .outerjoin(storage, points(storage, _s.c.storage_namespace, _s.c.storage_name))
+        .outerjoin(own, points(own, _d.c.input_namespace, _d.c.input_name))
+        .outerjoin(
+            upstream, and_(upstream.c.namespace == _d.c.input_namespace, upstream.c.name == _d.c.input_name)
+        )
+        .outerjoin(behind, points(behind, upstream.c.storage_namespace, upstream.c.storage_name))
+    )
+    columns = [*_prefixed(_s, "s_"), *_prefixed(_d, "d_")]
+    for alias, prefix in ((storage, "p0_"), (own, "p1_"), (behind, "p2_")):
+        columns += _prefixed(alias, prefix)
+    return select(*columns).select_from(joined).where(_named).order_by(_d.c.position)
+
+
+_check = _check_statement()
+_pointers = select(_p.c.table_namespace, _p.c.table_name, _p.c.metadata_location, _p.c.iceberg_type).where(
+    _p.c.catalog_name == bindparam("catalog")
+)
+
+
+class CatalogReader:
+    """What monitor and web receive: it cannot write."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def shown_url(self) -> str:
+        """The URL without its password."""
+        return self._database.shown_url
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _rows(self, statement: Any, parameters: dict[str, Any] | None = None) -> list[RowMapping]:
+        with self._database.read() as connection:
+            return list(connection.execute(statement, parameters or {}).mappings())
+
+    def pointers(
+        self, catalog: str = LAKE, names: Collection[TableName] | None = None
+    ) -> dict[TableName, Pointer]:
+        """The pointers of all tables and views, or of those named: a cut. Names without one are left out."""
+        if names is not None and not names:
+            return {}
+        statement = _pointers
+        wanted = None if names is None else set(names)
+        if wanted is not None and len(wanted) <= _MANY:
+            keys = [(n.namespace, n.name) for n in sorted(wanted)]
+            statement = statement.where(tuple_(_p.c.table_namespace, _p.c.table_name).in_(keys))
+        with self._database.read() as connection:
+            found = connection.execute(statement, {"catalog": catalog}).all()
+        read = (rows.pointer(*row) for row in found)
+        return {p.name: p for p in read if wanted is None or p.name in wanted}
+
+    def namespaces(self, catalog: str = LAKE) -> tuple[str, ...]:
+        n = tables.iceberg_namespaces
+        statement = (
+            select(n.c.namespace).where(n.c.catalog_name == catalog).distinct().order_by(n.c.namespace)
+        )
+        return tuple(row["namespace"] for row in self._rows(statement))
+
+    def stream_table(self, name: TableName) -> StreamTable | None:
+        found = self._rows(_one, {"namespace": name.namespace, "name": name.name})
+        return next(iter(_stream_tables(found)), None)
+
+    def stream_tables(self) -> tuple[StreamTable, ...]:
+        """All stream tables, in the order of their names."""
+        return tuple(_stream_tables(self._rows(_with_dependencies)))
+
+    def snapshot_for_check(self, name: TableName) -> Check | None:
+        """Everything the NO_DATA check compares, in one round trip."""
+        found = self._rows(_check, {"namespace": name.namespace, "name": name.name})
+        if not found:
+            return None
+        pointers: dict[TableName, Pointer] = {}
+        for row in found:
+            for prefix in ("p0_", "p1_", "p2_"):
+                if row[prefix + "table_name"] is not None:
+                    pointer = rows.pointer(
+                        row[prefix + "table_namespace"],
+                        row[prefix + "table_name"],
+                        row[prefix + "metadata_location"],
+                        row[prefix + "iceberg_type"],
+                    )
+                    pointers[pointer.name] = pointer
+        return Check(next(iter(_stream_tables(found))), pointers)
+
+    def history(self, name: str | None = None, limit: int = 50) -> tuple[HistoryEntry, ...]:
+        """The newest first."""
+        h = tables.refresh_history
+        statement = select(h).order_by(h.c.id.desc()).limit(limit)
+        if name is not None:
+            statement = statement.where(h.c.name == name)
+        return tuple(rows.history_entry(row) for row in self._rows(statement))
+
+    def refresh_entry(self, refresh_id: str) -> HistoryEntry | None:
+        """The history of one refresh; after OutcomeUnknown its state tells whether the publish happened."""
+        h = tables.refresh_history
+        found = self._rows(select(h).where(h.c.refresh_id == refresh_id))
+        return rows.history_entry(found[0]) if found else None
+
+    def setting(self, key: str) -> str | None:
+        s = tables.settings
+        found = self._rows(select(s.c.value).where(s.c.key == key))
+        return str(found[0]["value"]) if found else None
+
+    def cuts(self) -> tuple[NamedCut, ...]:
+        return tuple(
+            rows.named_cut(row) for row in self._rows(select(tables.cuts).order_by(tables.cuts.c.name))
+        )
+
+    def alerts(self, limit: int = 50) -> tuple[Alert, ...]:
+        """The newest first."""
+        a = tables.alerts
+        return tuple(rows.alert(row) for row in self._rows(select(a).order_by(a.c.id.desc()).limit(limit)))
+
+    def garbage(self, due: datetime | None = None, limit: int = 1000) -> tuple[Garbage, ...]:
+        """The oldest first; with `due`, only what may be deleted at that time."""
+        g = tables.garbage
+        statement = select(g).order_by(g.c.id).limit(limit)
+        if due is not None:
+            statement = statement.where(or_(g.c.not_before.is_(None), g.c.not_before <= due))
+        return tuple(rows.garbage(row) for row in self._rows(statement))
+
+
+def _stream_tables(found: Iterable[RowMapping]) -> Iterable[StreamTable]:
+    """Fold the rows of the join, which come ordered by stream table."""
+    current: RowMapping | None = None
+    inputs: list[Dependency] = []
+    for row in found:
+        if current is not None and row["s_id"] != current["s_id"]:
+            yield rows.stream_table(current, tuple(inputs))
+            inputs = []
+        current = row
+        if row["d_id"] is not None:
+            inputs.append(rows.dependency(row))
+    if current is not None:
+        yield rows.stream_table(current, tuple(inputs))

@@ -1,0 +1,473 @@
+"""Writing the catalog: `CatalogStore.write()` gives a `Transaction`, and all of it happens or nothing."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, TypedDict, Unpack
+
+from sqlalchemy import Connection, and_, delete, insert, literal, select, update
+
+from spark_trickle.catalog import leases, rows, tables
+from spark_trickle.catalog.connection import Database
+from spark_trickle.catalog.leases import Lease
+from spark_trickle.catalog.owner import Owner
+from spark_trickle.catalog.reader import CatalogReader
+from spark_trickle.catalog.rows import NamedCut
+from spark_trickle.errors import TrickleError
+from spark_trickle.model import (
+    LAKE,
+    Action,
+    Column,
+    Dependency,
+    HistoryEntry,
+    Mode,
+    Pointer,
+    Status,
+    TableName,
+)
+
+_NAME_LENGTH = 255  # of Iceberg's columns
+_LOCATION_LENGTH = 1000
+
+
+class StreamTableFields(TypedDict, total=False):
+    """What `update_stream_table` can change: the fields of `model.StreamTable` and some for later use."""
+
+    name: TableName
+    definition: str
+    namespace: str
+    mode: Mode
+    schedule: str | None
+    status: Status
+    storage: TableName
+    columns: tuple[Column, ...]
+    incremental: bool
+    reason: str | None
+    fingerprint: str
+    layout: str
+    storage_snapshot: int | None
+    data_timestamp: datetime | None
+    consecutive_errors: int
+    last_error: str | None
+    scc_id: int | None
+    group_policy: str | None
+    freshness_deadline: datetime | None
+    compiled: str | None
+    functions_used: str | None
+
+
+class CatalogStore(CatalogReader):
+    """A reader that can write. `owner` is this user of the catalog: each open store is one of its own."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.owner = Owner.here()
+
+    @property
+    def database(self) -> Database:
+        return self._database
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """Committed at the end of the block, rolled back by any exception. Not to be nested."""
+        with self._database.write() as connection:
+            yield Transaction(self._database, connection, self.owner)
+
+
+class Transaction:
+    """One write transaction. Use it inside its `with` block only."""
+
+    def __init__(self, database: Database, connection: Connection, owner: Owner) -> None:
+        self.connection = connection
+        self._database = database
+        self._owner = owner
+
+    # Stream tables
+
+    def add_stream_table(
+        self,
+        name: TableName,
+        *,
+        definition: str,
+        namespace: str,
+        mode: Mode,
+        schedule: str | None,
+        storage: TableName,
+        columns: tuple[Column, ...],
+        incremental: bool,
+        reason: str | None,
+        fingerprint: str,
+        layout: str,
+        status: Status = Status.INITIALIZING,
+        storage_snapshot: int | None = None,
+        data_timestamp: datetime | None = None,
+    ) -> int:
+        """Returns the id. A stream table of that name: NAME_TAKEN."""
+        values = _stream_table_values(
+            {
+                "name": name,
+                "definition": definition,
+                "namespace": namespace,
+                "mode": mode,
+                "schedule": schedule,
+                "status": status,
+                "storage": storage,
+                "columns": columns,
+                "incremental": incremental,
+                "reason": reason,
+                "fingerprint": fingerprint,
+                "layout": layout,
+                "storage_snapshot": storage_snapshot,
+                "data_timestamp": data_timestamp,
+                "consecutive_errors": 0,
+            }
+        )
+        s = tables.stream_tables
+        statement = self._database.insert(s).values(created_at=datetime.now(UTC), **values)
+        # A conflict that the statement swallows leaves the transaction usable, on PostgreSQL too.
+        added = self.connection.execute(statement.on_conflict_do_nothing().returning(s.c.id)).scalar()
+        if added is None:
+            raise TrickleError("NAME_TAKEN", f"there is a stream table {name} already")
+        return int(added)
+
+    def update_stream_table(self, id: int, **fields: Unpack[StreamTableFields]) -> None:
+        s = tables.stream_tables
+        changed = self.connection.execute(
+            update(s).where(s.c.id == id).values(**_stream_table_values(fields))
+        )
+        if changed.rowcount != 1:
+            raise TrickleError("UNKNOWN_STREAM_TABLE", f"stream table {id} was dropped")
+
+    def delete_stream_table(self, id: int) -> None:
+        """The row and its dependencies; the history stays."""
+        self.connection.execute(
+            delete(tables.dependencies).where(tables.dependencies.c.stream_table_id == id)
+        )
+        gone = self.connection.execute(delete(tables.stream_tables).where(tables.stream_tables.c.id == id))
+        if gone.rowcount != 1:
+            raise TrickleError("UNKNOWN_STREAM_TABLE", f"stream table {id} was dropped")
+
+    def set_dependencies(self, id: int, deps: Iterable[Dependency]) -> None:
+        """Replace all dependencies, and with them the frontier."""
+        d = tables.dependencies
+        self.connection.execute(delete(d).where(d.c.stream_table_id == id))
+        values = [
+            {
+                "stream_table_id": id,
+                "position": position,
+                "input_namespace": dep.input.namespace,
+                "input_name": dep.input.name,
+                "kind": dep.kind.value,
+                "columns": rows.used_columns_json(dep.columns),
+                "table_uuid": dep.table_uuid,
+                "snapshot_id": dep.snapshot_id,
+                "schema_id": dep.schema_id,
+                "pointer": dep.pointer,
+            }
+            for position, dep in enumerate(deps)
+        ]
+        if values:
+            self.connection.execute(insert(d), values)
+
+    # History
+
+    def start_refresh(self, refresh_id: str, stream_table_id: int, name: str, initiated_by: str) -> None:
+        self._add_history(
+            refresh_id=refresh_id,
+            stream_table_id=stream_table_id,
+            name=name,
+            state="RUNNING",
+            initiated_by=initiated_by,
+            started_at=datetime.now(UTC),
+            rows_inserted=0,
+            rows_updated=0,
+            rows_deleted=0,
+            rows_changed="{}",
+            stages="{}",
+        )
+
+    def finish_refresh(
+        self,
+        refresh_id: str,
+        *,
+        state: str,
+        action: Action | None,
+        reason: str | None,
+        rows_inserted: int = 0,
+        rows_updated: int = 0,
+        rows_deleted: int = 0,
+        rows_changed: Mapping[str, int] | None = None,
+        stages: Mapping[str, float] | None = None,
+        error_code: str | None = None,
+        error: str | None = None,
+        seconds: float | None = None,
+        bytes_read: int | None = None,
+        bytes_written: int | None = None,
+    ) -> None:
+        """Close a RUNNING refresh. One that another process has closed already: LEASE_LOST."""
+        h = tables.refresh_history
+        closed = update(h).where(and_(h.c.refresh_id == refresh_id, h.c.state == "RUNNING"))
+        changed = self.connection.execute(
+            closed.values(
+                state=state,
+                action=None if action is None else action.value,
+                reason=reason,
+                ended_at=datetime.now(UTC),
+                seconds=seconds,
+                rows_inserted=rows_inserted,
+                rows_updated=rows_updated,
+                rows_deleted=rows_deleted,
+                rows_changed=_json(rows_changed or {}),
+                stages=_json(stages or {}),
+                error_code=error_code,
+                error=error,
+                bytes_read=bytes_read,
+                bytes_written=bytes_written,
+            )
+        )
+        if changed.rowcount != 1:
+            raise TrickleError("LEASE_LOST", f"refresh {refresh_id} was closed by another process")
+
+    def add_refresh(self, entry: HistoryEntry, stream_table_id: int | None) -> None:
+        """A refresh that is over, such as NO_DATA or SKIP, in one row."""
+        self._add_history(
+            refresh_id=entry.refresh_id,
+            stream_table_id=stream_table_id,
+            name=entry.name,
+            state=entry.state,
+            action=None if entry.action is None else entry.action.value,
+            reason=entry.reason,
+            initiated_by=entry.initiated_by,
+            started_at=entry.started_at,
+            ended_at=entry.ended_at,
+            seconds=entry.seconds,
+            rows_inserted=entry.rows_inserted,
+            rows_updated=entry.rows_updated,
+            rows_deleted=entry.rows_deleted,
+            rows_changed=_json(entry.rows_changed),
+            stages=_json(entry.stages),
+            error_code=entry.error_code,
+            error=entry.error,
+        )
+
+    def _add_history(self, **values: Any) -> None:
+        self.connection.execute(insert(tables.refresh_history).values(process=self._owner.id, **values))
+
+    # Pointers
+
+    def swap_pointer(self, name: TableName, old: str, new: str) -> None:
+        """Move a table of the lake to its next metadata; moved by somebody else: PUBLISH_CONFLICT."""
+        p = tables.iceberg_tables
+        statement = update(p).where(and_(_at(LAKE, name), p.c.metadata_location == old))
+        changed = self.connection.execute(
+            statement.values(metadata_location=_location(new), previous_metadata_location=old)
+        )
+        if changed.rowcount != 1:
+            raise _conflict(name)
+
+    def replace_pointer(self, name: TableName, new: str) -> None:
+        """Move a view of the lake, whatever it is now; gone: PUBLISH_CONFLICT."""
+        p = tables.iceberg_tables
+        statement = update(p).where(_at(LAKE, name))
+        changed = self.connection.execute(
+            statement.values(
+                metadata_location=_location(new), previous_metadata_location=p.c.metadata_location
+            )
+        )
+        if changed.rowcount != 1:
+            raise _conflict(name)
+
+    def insert_pointer(self, pointer: Pointer) -> None:
+        """A new table or view of the lake, with its namespace; something has the name: NAME_TAKEN."""
+        p = tables.iceberg_tables
+        statement = self._database.insert(p).values(**_pointer_values(LAKE, pointer))
+        added = self.connection.execute(statement.on_conflict_do_nothing().returning(p.c.table_name)).scalar()
+        if added is None:
+            raise TrickleError("NAME_TAKEN", f"there is a table or view {pointer.name} already")
+        self.ensure_namespace(pointer.name.namespace)
+
+    def delete_pointer(self, name: TableName) -> bool:
+        """Whether there was one. The files stay."""
+        return self.connection.execute(delete(tables.iceberg_tables).where(_at(LAKE, name))).rowcount == 1
+
+    def ensure_namespace(self, namespace: str, catalog: str = LAKE) -> None:
+        self._ensure_namespaces(catalog, [namespace])
+
+    def copy_pointers(self, catalog: str, pointers: Iterable[Pointer], namespaces: Iterable[str]) -> None:
+        """Make a private catalog of these tables and views."""
+        _not_the_lake(catalog)
+        values = [_pointer_values(catalog, pointer) for pointer in pointers]
+        if values:
+            self.connection.execute(insert(tables.iceberg_tables), values)
+        self._ensure_namespaces(catalog, namespaces)
+
+    def copy_lake(self, catalog: str) -> None:
+        """Make a catalog of every table, view and namespace of the lake: a cut."""
+        _not_the_lake(catalog)
+        for table in (tables.iceberg_tables, tables.iceberg_namespaces):
+            columns = [c for c in table.c if c.name != "catalog_name"]
+            chosen = select(literal(catalog), *columns).where(table.c.catalog_name == LAKE)
+            copied = insert(table).from_select(["catalog_name", *(c.name for c in columns)], chosen)
+            self.connection.execute(copied)
+
+    def drop_catalog(self, catalog: str) -> None:
+        """Remove a private catalog or cut. The files stay."""
+        _not_the_lake(catalog)
+        for table in (tables.iceberg_tables, tables.iceberg_namespaces):
+            self.connection.execute(delete(table).where(table.c.catalog_name == catalog))
+
+    def _ensure_namespaces(self, catalog: str, namespaces: Iterable[str]) -> None:
+        # Iceberg marks a namespace without properties by this one.
+        values = [
+            {"catalog_name": catalog, "namespace": n, "property_key": "exists", "property_value": "true"}
+            for n in sorted(set(namespaces))
+        ]
+        if values:
+            statement = self._database.insert(tables.iceberg_namespaces).on_conflict_do_nothing()
+            self.connection.execute(statement, values)
+
+    # Leases
+
+    def check_lease(self, lease: Lease) -> None:
+        """Raise LEASE_LOST unless the lease is held; it cannot be taken before this transaction ends."""
+        leases.check(self.connection, lease)
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give the lease back with the commit."""
+        leases.free(self.connection, lease)
+
+    # Settings, alerts, cuts, garbage
+
+    def put_setting(self, key: str, value: str) -> None:
+        statement = self._database.insert(tables.settings).values(key=key, value=value)
+        self.connection.execute(
+            statement.on_conflict_do_update(index_elements=["key"], set_={"value": value})
+        )
+
+    def add_alert(
+        self, code: str, message: str, *, name: str | None = None, severity: str = "warning"
+    ) -> None:
+        values = {"severity": severity, "code": code, "name": name, "message": message}
+        self.connection.execute(insert(tables.alerts).values(created_at=datetime.now(UTC), **values))
+
+    def add_cut(self, name: str, comment: str | None = None) -> NamedCut:
+        """Keep the lake as it is now under a name; taken: NAME_TAKEN."""
+        if not name or len(name) > _NAME_LENGTH:
+            raise TrickleError(
+                "INVALID_NAME", f"a cut's name has 1 to {_NAME_LENGTH} characters: {name[:60]!r}"
+            )
+        cut = NamedCut(name, f"trickle_cut_{uuid.uuid4().hex[:12]}", datetime.now(UTC), comment)
+        values = {"catalog_name": cut.catalog_name, "created_at": cut.created_at, "comment": comment}
+        statement = self._database.insert(tables.cuts).values(name=name, **values)
+        added = self.connection.execute(
+            statement.on_conflict_do_nothing().returning(tables.cuts.c.name)
+        ).scalar()
+        if added is None:
+            raise TrickleError("NAME_TAKEN", f"there is a cut {name} already")
+        self.copy_lake(cut.catalog_name)
+        return cut
+
+    def drop_cut(self, name: str) -> None:
+        c = tables.cuts
+        catalog = self.connection.execute(
+            delete(c).where(c.c.name == name).returning(c.c.catalog_name)
+        ).scalar()
+        if catalog is None:
+            known = self.connection.execute(select(c.c.name).order_by(c.c.name)).scalars().all()
+            raise TrickleError(
+                "UNKNOWN_CUT", f"there is no cut {name}; there are: {', '.join(known) or 'none'}"
+            )
+        self.drop_catalog(catalog)
+
+    def add_garbage(
+        self,
+        location: str,
+        *,
+        kind: str = "file",
+        not_before: datetime | None = None,
+        reason: str | None = None,
+    ) -> None:
+        values = {"kind": kind, "location": location, "not_before": not_before, "reason": reason}
+        self.connection.execute(insert(tables.garbage).values(created_at=datetime.now(UTC), **values))
+
+    def drop_garbage(self, ids: Iterable[int]) -> None:
+        """The files are gone."""
+        chosen = list(ids)
+        if chosen:
+            self.connection.execute(delete(tables.garbage).where(tables.garbage.c.id.in_(chosen)))
+
+
+def _at(catalog: str, name: TableName) -> Any:
+    p = tables.iceberg_tables
+    return and_(
+        p.c.catalog_name == catalog, p.c.table_namespace == name.namespace, p.c.table_name == name.name
+    )
+
+
+def _conflict(name: TableName) -> TrickleError:
+    return TrickleError("PUBLISH_CONFLICT", f"{name} was changed or dropped by somebody else")
+
+
+def _not_the_lake(catalog: str) -> None:
+    if catalog == LAKE:
+        raise TrickleError("INTERNAL", f"the catalog {LAKE} is no private catalog")
+
+
+def _location(text: str) -> str:
+    # SQLite would store it, PostgreSQL refuse it; Iceberg could not commit the next version either way.
+    if len(text) > _LOCATION_LENGTH:
+        raise TrickleError(
+            "INVALID_SETTING",
+            f"a metadata location has {len(text)} characters, over {_LOCATION_LENGTH}: {text[:80]}...",
+            hint="Use a shorter warehouse location or table name.",
+        )
+    return text
+
+
+def _checked(name: TableName) -> TableName:
+    for part in (name.namespace, name.name):
+        if not part or len(part) > _NAME_LENGTH:
+            raise TrickleError(
+                "INVALID_NAME", f"a part of {str(name)[:80]!r} is empty or over {_NAME_LENGTH} long"
+            )
+    return name
+
+
+def _pointer_values(catalog: str, pointer: Pointer) -> dict[str, Any]:
+    return {
+        "catalog_name": catalog,
+        "table_namespace": _checked(pointer.name).namespace,
+        "table_name": pointer.name.name,
+        "metadata_location": _location(pointer.location),
+        "iceberg_type": "VIEW" if pointer.is_view else "TABLE",
+    }
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(dict(values), ensure_ascii=False)
+
+
+def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:
+    """Fields of the record as columns of the table."""
+    values: dict[str, Any] = dict(fields)
+    unknown = values.keys() - StreamTableFields.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"no such field of a stream table: {', '.join(sorted(unknown))}")
+    if "namespace" in values:
+        values["default_namespace"] = values.pop("namespace")
+    if "name" in values:
+        name = _checked(values["name"])
+        values |= {"namespace": name.namespace, "name": name.name}
+    if "storage" in values:
+        storage = _checked(values.pop("storage"))
+        values |= {"storage_namespace": storage.namespace, "storage_name": storage.name}
+    if "columns" in values:
+        values["columns"] = rows.columns_json(values["columns"])
+    for key in ("mode", "status"):
+        if key in values:
+            values[key] = values[key].value
+    return values

@@ -1,0 +1,233 @@
+"""The catalog's tables as SQLAlchemy Core metadata: two of Iceberg's, the rest ours.
+
+All live in one database, so a publish (pointers, frontier, history) is one transaction. Columns that hold
+JSON are plain text and are decoded in `rows`, where a bad value can be named.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.types import TypeEngine
+
+metadata = MetaData()
+
+
+class Moment(TypeDecorator[datetime]):
+    """An instant in UTC: timestamptz on PostgreSQL, ISO text on SQLite.
+
+    A text that is no instant is passed on as it is: the reader, which knows row and column, reports it.
+    """
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(String(40))
+        return dialect.type_descriptor(DateTime(timezone=True))
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a time without a zone: {value!r}")
+        value = value.astimezone(UTC)
+        # Fixed width, so that text order is time order.
+        return value.isoformat(timespec="microseconds") if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
+        if isinstance(value, str):
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError:
+                return value
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            return value.astimezone(UTC)
+        return value
+
+
+# Iceberg's JDBC catalog, schema V1. Iceberg makes these itself when they are missing.
+iceberg_tables = Table(
+    "iceberg_tables",
+    metadata,
+    Column("catalog_name", String(255), primary_key=True),
+    Column("table_namespace", String(255), primary_key=True),
+    Column("table_name", String(255), primary_key=True),
+    Column("metadata_location", String(1000)),
+    Column("previous_metadata_location", String(1000)),
+    Column("iceberg_type", String(5)),
+)
+
+iceberg_namespaces = Table(
+    "iceberg_namespace_properties",
+    metadata,
+    Column("catalog_name", String(255), primary_key=True),
+    Column("namespace", String(255), primary_key=True),
+    Column("property_key", String(255), primary_key=True),
+    Column("property_value", String(1000)),
+)
+
+stream_tables = Table(
+    "trickle_stream_tables",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("namespace", String(255), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("definition", Text, nullable=False),
+    Column("default_namespace", String(255), nullable=False),
+    Column("mode", String(20), nullable=False),
+    Column("schedule", String(255)),
+    Column("status", String(20), nullable=False),
+    Column("storage_namespace", String(255), nullable=False),
+    Column("storage_name", String(255), nullable=False),
+    Column("columns", Text, nullable=False),
+    Column("incremental", Boolean, nullable=False),
+    Column("reason", Text),
+    Column("fingerprint", String(255), nullable=False),
+    Column("layout", Text, nullable=False),
+    Column("storage_snapshot", BigInteger),
+    Column("data_timestamp", Moment),
+    Column("consecutive_errors", Integer, nullable=False),
+    Column("last_error", Text),
+    Column("created_at", Moment, nullable=False),
+    Column("scc_id", Integer),
+    Column("group_policy", String(20)),
+    Column("freshness_deadline", Moment),
+    Column("compiled", Text),
+    Column("functions_used", Text),
+    UniqueConstraint("namespace", "name", name="trickle_stream_tables_name"),
+    sqlite_autoincrement=True,  # an id is never given twice: lease names and history refer to it
+)
+
+dependencies = Table(
+    "trickle_dependencies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("stream_table_id", Integer, ForeignKey("trickle_stream_tables.id"), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("input_namespace", String(255), nullable=False),
+    Column("input_name", String(255), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("columns", Text, nullable=False),
+    Column("table_uuid", String(64)),
+    Column("snapshot_id", BigInteger),
+    Column("schema_id", Integer),
+    Column("pointer", String(1000)),
+    UniqueConstraint("stream_table_id", "input_namespace", "input_name", name="trickle_dependencies_input"),
+)
+
+refresh_history = Table(
+    "trickle_refresh_history",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("refresh_id", String(64), nullable=False, unique=True),
+    # Not a foreign key: history outlives the stream table.
+    Column("stream_table_id", Integer),
+    Column("name", String(511), nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("action", String(20)),
+    Column("reason", Text),
+    Column("initiated_by", String(255), nullable=False),
+    Column("process", String(8)),
+    Column("started_at", Moment, nullable=False),
+    Column("ended_at", Moment),
+    Column("seconds", Double),
+    Column("rows_inserted", BigInteger, nullable=False),
+    Column("rows_updated", BigInteger, nullable=False),
+    Column("rows_deleted", BigInteger, nullable=False),
+    Column("rows_changed", Text, nullable=False),
+    Column("stages", Text, nullable=False),
+    Column("error_code", String(64)),
+    Column("error", Text),
+    Column("bytes_read", BigInteger),
+    Column("bytes_written", BigInteger),
+    Column("fixpoint_iteration", Integer),
+    Column("freshness_deadline", Moment),
+    Index("trickle_refresh_history_name", "name", "id"),
+    Index("trickle_refresh_history_state", "state"),
+)
+
+sources = Table(
+    "trickle_sources",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("namespace", String(255), nullable=False),
+    Column("name", String(255), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("state", Text),
+    Column("created_at", Moment, nullable=False),
+    UniqueConstraint("namespace", "name", name="trickle_sources_name"),
+)
+
+# A free lease keeps its row: the token must never go back.
+leases = Table(
+    "trickle_leases",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("token", BigInteger, nullable=False),
+    Column("owner_id", String(8)),
+    Column("host", String(255)),
+    Column("machine", String(255)),
+    Column("pid", Integer),
+    Column("start_mark", String(64)),
+    Column("acquired_at", Moment),
+    Column("expires_at", Moment),
+)
+
+settings = Table(
+    "trickle_settings",
+    metadata,
+    Column("key", String(255), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+alerts = Table(
+    "trickle_alerts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("created_at", Moment, nullable=False),
+    Column("severity", String(20), nullable=False),
+    Column("code", String(64), nullable=False),
+    Column("name", String(511)),
+    Column("message", Text, nullable=False),
+    Column("acknowledged_at", Moment),
+)
+
+cuts = Table(
+    "trickle_cuts",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("catalog_name", String(255), nullable=False, unique=True),
+    Column("created_at", Moment, nullable=False),
+    Column("comment", Text),
+)
+
+garbage = Table(
+    "trickle_garbage",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("kind", String(20), nullable=False),
+    Column("location", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("not_before", Moment),
+    Column("reason", Text),
+)
