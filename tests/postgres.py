@@ -38,7 +38,7 @@ def binaries() -> Path:
 
 @contextmanager
 def temporary_postgres() -> Iterator[str]:
-    """Start a server on 127.0.0.1 and give its URL. PostgreSQL refuses to be root: root becomes somebody else."""
+    """Start a server on 127.0.0.1 and give its URL. It refuses to run as root: then it is somebody else."""
     tools = binaries()
     prefix, user = _unprivileged()
     home = Path(tempfile.mkdtemp(prefix="trickle-pg-"))

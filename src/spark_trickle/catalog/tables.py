@@ -65,6 +65,19 @@ class Moment(TypeDecorator[datetime]):
         return value
 
 
+class Flag(TypeDecorator[bool]):
+    """True or false; on SQLite 1 or 0, and anything else is passed on for the reader to report."""
+
+    impl = Boolean
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(Integer() if dialect.name == "sqlite" else Boolean())
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
+        return bool(value) if value in (0, 1) else value
+
+
 # Iceberg's JDBC catalog, schema V1. Iceberg makes these itself when they are missing.
 iceberg_tables = Table(
     "iceberg_tables",
@@ -100,7 +113,7 @@ stream_tables = Table(
     Column("storage_namespace", String(255), nullable=False),
     Column("storage_name", String(255), nullable=False),
     Column("columns", Text, nullable=False),
-    Column("incremental", Boolean, nullable=False),
+    Column("incremental", Flag, nullable=False),
     Column("reason", Text),
     Column("fingerprint", String(255), nullable=False),
     Column("layout", Text, nullable=False),
