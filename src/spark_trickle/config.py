@@ -137,8 +137,6 @@ class Settings(BaseSettings):
         explicit_file: Path | None = None
         if path_or_url is not None:
             text = os.fspath(path_or_url)
-            if not text.strip():
-                raise _invalid("location", "keyword", "it is empty")
             if "location" in keywords:
                 raise _invalid("location", "keyword", "it is given twice, as path_or_url and as keyword")
             if text.endswith(".toml"):
@@ -210,7 +208,7 @@ class Settings(BaseSettings):
                 raise _invalid("location", "keyword", f"there is no file {explicit}")
             values = _read_toml(explicit)
             if not ({"location", "catalog_url"} & values.keys()):
-                values["location"] = str(explicit.parent)
+                values["location"] = os.path.abspath(explicit.parent)
         else:
             here = Path(FILE_NAME)
             folder = str(stronger.get("location", cls.model_fields["location"].default))
@@ -222,7 +220,7 @@ class Settings(BaseSettings):
                 and there.is_file()
             ):
                 values, explicit = _read_toml(there), there
-                values.setdefault("location", str(there.parent))
+                values.setdefault("location", os.path.abspath(there.parent))
             elif not named and here.is_file():
                 values, explicit = _read_toml(here), here
             else:
@@ -242,6 +240,13 @@ class Settings(BaseSettings):
         if isinstance(data, dict) and str(data.get("location", "")).startswith(_POSTGRES):
             return {**data, "catalog_url": data["location"], "location": cls.model_fields["location"].default}
         return data
+
+    @field_validator("location", mode="before")
+    @classmethod
+    def _not_empty(cls, value: Any) -> Any:
+        if isinstance(value, str) and not value.strip():
+            raise ValueError("it is empty")
+        return value
 
     @field_validator("location", mode="after")
     @classmethod

@@ -4,8 +4,8 @@ Uses the public interface only. Data and changes follow from the seed: hashes of
 source. What happens is yielded as values; the command line shows them.
 
 Each stream table is refreshed and then computed from scratch (`CREATE OR REPLACE TABLE … AS definition`) in
-the same process, one after the other, so that both figures come from the same machine in the same state. Both are
-wall time as a caller sees it.
+the same process, one after the other, so that both figures come from the same machine in the same state. Both
+are wall time as a caller sees it.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def init(
 
     [dim]trickle init
     trickle init shop
-    trickle -C postgresql://me@db/lake init    (with TRICKLE_WAREHOUSE=s3a://bucket/lake)[/dim]
+    TRICKLE_WAREHOUSE=s3a://bucket/lake TRICKLE_LOCATION=postgresql://me@db/lake trickle init[/dim]
     """
     if folder is not None:
         if _state.lake is not None:
@@ -111,7 +111,7 @@ def init(
 @app.command()
 def sql(
     statements: Annotated[
-        list[str] | None, typer.Argument(metavar="[SQL]...", help="Statements, separated by semicolons.")
+        list[str] | None, typer.Argument(metavar="SQL", help="Statements, separated by semicolons.")
     ] = None,
     file: Annotated[
         str | None, typer.Option("--file", "-f", help="Read them from a file; - is standard input.")
@@ -190,7 +190,7 @@ def version() -> None:
 # --- stream tables --------------------------------------------------------------------------------------
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A stream table, such as shop.revenue.")]
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Stream tables.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Stream tables.")]
 Query = Annotated[str | None, typer.Option("--query", "-q", help="The definition, a SELECT.")]
 QueryFile = Annotated[
     str | None, typer.Option("--file", "-f", help="Read it from a file; - is standard input.")
@@ -306,7 +306,7 @@ def refresh(
 
 
 @app.command()
-def status(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None) -> None:
+def status(name: Annotated[str | None, typer.Argument(metavar="NAME")] = None) -> None:
     """Show stream tables: state, mode, schedule, freshness, last refresh.
 
     [dim]trickle status
@@ -319,7 +319,7 @@ def status(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None)
 
 @app.command()
 def history(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Newest entries shown.")] = 20,
 ) -> None:
     """Show past refreshes, newest first, each with its action and reason.

@@ -19,9 +19,9 @@ MARKER = ".trickle-demo"  # only a folder that holds this file is ever removed
 
 def show_demo(out: Output, folder: Path, *, rows: int, rounds: int, seed: int) -> bool:
     """Run the demo in `folder`; True if every stream table equals its definition."""
+    _fresh(folder)
     from spark_trickle import connect
 
-    _fresh(folder)
     began = time.perf_counter()
     events: list[Event] = []
     pending: list[Refreshed] = []

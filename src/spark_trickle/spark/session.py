@@ -205,8 +205,10 @@ def new_session(spark: SparkSession, settings: Settings, catalog: str = LAKE) ->
     _require_driver(session, settings)
     for key, value in (session_conf(settings) | catalog_conf(settings, catalog)).items():
         session.conf.set(key, value)
-    session.conf.set("spark.sql.defaultCatalog", catalog)
     _use(session, settings, catalog)
+    # After USE: a catalog that is the default already is not remembered by USE, and calls outside a statement
+    # (`spark.catalog.…`) would look the default up in another session.
+    session.conf.set("spark.sql.defaultCatalog", catalog)
     return session
 
 
@@ -310,7 +312,7 @@ def _popen(settings: Settings) -> dict[str, Any]:
 def _cause(message: str) -> str:
     """The line that says why, from the error and from what the launcher wrote."""
     lines = log_tail(400).splitlines()
-    missing = [line.strip() for line in lines if "not found" in line or "UNRESOLVED" in line.upper()]
+    missing = [m[0] for line in lines if (m := re.search(r"unresolved dependency: .*", line))]
     errors = [
         line.strip()
         for line in lines
