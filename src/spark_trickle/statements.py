@@ -1,0 +1,267 @@
+"""STREAM TABLE statements: text to data (`FORMS` has the grammar). Any other statement is Spark's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from spark_trickle.errors import TrickleError
+from spark_trickle.model import Mode
+from spark_trickle.sql.dialect import string_value
+from spark_trickle.sql.parse import Word, WordKind, syntax_error, words
+
+Name = tuple[str, ...]
+
+_MODES = "AUTO|DIFFERENTIAL|FULL"
+FORMS = {
+    "CREATE": "CREATE [OR REPLACE] STREAM TABLE [IF NOT EXISTS] name [SCHEDULE '…'] "
+    f"[MODE {_MODES}] [INITIALIZE TRUE|FALSE] AS SELECT …",
+    "ALTER": f"ALTER STREAM TABLE name [SET SCHEDULE '…'] [SET MODE {_MODES}] [AS SELECT …]",
+    "DROP": "DROP STREAM TABLE [IF EXISTS] name [CASCADE]",
+    "REFRESH": f"REFRESH STREAM TABLE name [MODE {_MODES} | FULL]",
+    "SHOW": "SHOW STREAM TABLES",
+    "DESCRIBE": "DESCRIBE STREAM TABLE name",
+    "EXPLAIN": "EXPLAIN STREAM TABLE name",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStreamTable:
+    name: Name
+    query: str  # the user's text after AS, letter for letter
+    schedule: str | None = None
+    mode: Mode | None = None
+    or_replace: bool = False
+    if_not_exists: bool = False
+    initialize: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AlterStreamTable:
+    """What is None stays as it is."""
+
+    name: Name
+    query: str | None = None
+    schedule: str | None = None
+    mode: Mode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropStreamTable:
+    name: Name
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshStreamTable:
+    name: Name
+    mode: Mode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowStreamTables:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeStreamTable:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainStreamTable:
+    name: Name
+
+
+Statement = (
+    CreateStreamTable
+    | AlterStreamTable
+    | DropStreamTable
+    | RefreshStreamTable
+    | ShowStreamTables
+    | DescribeStreamTable
+    | ExplainStreamTable
+)
+
+
+def parse_statement(text: str) -> Statement | None:
+    """The statement, or None when the text is not about stream tables and goes to Spark unchanged."""
+    try:
+        tokens = words(text)
+    except TrickleError:
+        # Spark has the word on text that is not even tokens, unless it clearly begins like one of ours.
+        tokens = _words_before_error(text)
+        if _verb(tokens) is None:
+            return None
+        raise
+    verb = _verb(tokens)
+    return None if verb is None else _Reader(text, tokens, verb).statement()
+
+
+def _words_before_error(text: str) -> tuple[Word, ...]:
+    head = min((at for at in (text.find(quote) for quote in "'\"`") if at >= 0), default=0)
+    try:
+        return words(text[:head])
+    except TrickleError:
+        return ()
+
+
+def _verb(tokens: tuple[Word, ...]) -> str | None:
+    head = [token.upper for token in tokens[:5]]
+    verb = "DESCRIBE" if head[:1] == ["DESC"] else "".join(head[:1])
+    rest = head[3:] if head[:3] == ["CREATE", "OR", "REPLACE"] else head[1:]
+    if verb not in FORMS or rest[:1] != ["STREAM"]:
+        return None
+    return verb if rest[1:2] == ["TABLES" if verb == "SHOW" else "TABLE"] else None
+
+
+class _Reader:
+    """Reads one statement from left to right; every refusal shows the form and the place."""
+
+    def __init__(self, text: str, tokens: tuple[Word, ...], verb: str) -> None:
+        self.text = text
+        self.verb = verb
+        end = len(tokens)
+        while tokens[end - 1].text == ";" and tokens[end - 1].kind is WordKind.OTHER:
+            end -= 1
+        self.tokens = tokens[:end]
+        self.at = 0
+
+    def statement(self) -> Statement:
+        self.at += 1
+        result: Statement
+        match self.verb:
+            case "CREATE":
+                result = self.create()
+            case "ALTER":
+                result = self.alter()
+            case "DROP":
+                self.at += 2
+                if_exists = self.phrase("IF", "EXISTS")
+                result = DropStreamTable(self.name(), if_exists, self.phrase("CASCADE"))
+            case "REFRESH":
+                self.at += 2
+                result = self.refresh()
+            case "SHOW":
+                self.at += 2
+                result = ShowStreamTables()
+            case "DESCRIBE":
+                self.at += 2
+                result = DescribeStreamTable(self.name())
+            case _:
+                self.at += 2
+                result = ExplainStreamTable(self.name())
+        if self.at < len(self.tokens):
+            self.refuse("This is not expected here")
+        return result
+
+    def create(self) -> CreateStreamTable:
+        or_replace = self.phrase("OR", "REPLACE")
+        self.at += 2
+        start = self.at
+        if_not_exists = self.phrase("IF", "NOT", "EXISTS")
+        if or_replace and if_not_exists:
+            self.at = start
+            self.refuse("OR REPLACE and IF NOT EXISTS exclude each other")
+        name = self.name()
+        schedule: str | None = None
+        mode: Mode | None = None
+        initialize: bool | None = None  # None is TRUE, and not yet said
+        while not self.phrase("AS"):
+            if schedule is None and self.phrase("SCHEDULE"):
+                schedule = self.string()
+            elif mode is None and self.phrase("MODE"):
+                mode = self.mode()
+            elif initialize is None and self.phrase("INITIALIZE"):
+                initialize = self.boolean()
+            else:
+                self.refuse("Expected SCHEDULE, MODE, INITIALIZE (each once) or AS and a query")
+        query = self.query()
+        return CreateStreamTable(
+            name, query, schedule, mode, or_replace, if_not_exists, initialize is not False
+        )
+
+    def alter(self) -> AlterStreamTable:
+        self.at += 2
+        name = self.name()
+        schedule: str | None = None
+        mode: Mode | None = None
+        query: str | None = None
+        while self.at < len(self.tokens) and query is None:
+            if schedule is None and self.phrase("SET", "SCHEDULE"):
+                schedule = self.string()
+            elif mode is None and self.phrase("SET", "MODE"):
+                mode = self.mode()
+            elif self.phrase("AS"):
+                query = self.query()
+            else:
+                self.refuse("Expected SET SCHEDULE, SET MODE (each once) or AS and a query")
+        if schedule is None and mode is None and query is None:
+            self.refuse("Nothing to alter: expected SET SCHEDULE, SET MODE or AS and a query")
+        return AlterStreamTable(name, query, schedule, mode)
+
+    def refresh(self) -> RefreshStreamTable:
+        name = self.name()
+        if self.phrase("FULL"):
+            return RefreshStreamTable(name, Mode.FULL)
+        return RefreshStreamTable(name, self.mode() if self.phrase("MODE") else None)
+
+    def phrase(self, *keywords: str) -> bool:
+        ahead = tuple(token.upper for token in self.tokens[self.at : self.at + len(keywords)])
+        if ahead != keywords:
+            return False
+        self.at += len(keywords)
+        return True
+
+    def name(self) -> Name:
+        parts = [self.part()]
+        while self.phrase("."):
+            parts.append(self.part())
+        return tuple(parts)
+
+    def part(self) -> str:
+        token = self.next()
+        if token is None or token.kind not in (WordKind.WORD, WordKind.QUOTED) or not token.text:
+            self.refuse("Expected a name")
+        self.at += 1
+        return token.text
+
+    def string(self) -> str:
+        token = self.next()
+        if token is None or token.kind is not WordKind.STRING:
+            self.refuse("Expected a string in quotes")
+        self.at += 1
+        return string_value(token.text)
+
+    def mode(self) -> Mode:
+        token = self.next()
+        if token is None or token.upper not in Mode.__members__:
+            self.refuse("Expected AUTO, DIFFERENTIAL or FULL")
+        self.at += 1
+        return Mode(token.upper)
+
+    def boolean(self) -> bool:
+        token = self.next()
+        if token is None or token.upper not in ("TRUE", "FALSE"):
+            self.refuse("Expected TRUE or FALSE")
+        self.at += 1
+        return token.upper == "TRUE"
+
+    def query(self) -> str:
+        """The rest of the text, as written."""
+        first = self.next()
+        if first is None:
+            self.refuse("Expected a query after AS")
+        self.at = len(self.tokens)
+        return self.text[first.start : self.tokens[-1].end]
+
+    def next(self) -> Word | None:
+        return self.tokens[self.at] if self.at < len(self.tokens) else None
+
+    def refuse(self, message: str) -> NoReturn:
+        token = self.next()
+        end_of_text = self.tokens[-1].end
+        start, end = (token.start, token.end) if token else (end_of_text, end_of_text + 1)
+        hint = f"The form is: {FORMS[self.verb]}"
+        raise syntax_error(message, self.text, start, end, code="INVALID_STATEMENT", hint=hint)
