@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from sqlalchemy import text
@@ -282,6 +282,16 @@ def test_the_heartbeat_notices_a_loss_and_registers_again(store: CatalogStore) -
         assert heartbeat.beat() == ()
         with pytest.raises(TrickleError):
             acquire(store, [store.owner.process_lease], Owner.here(), 60, 0)
+
+
+def test_a_lease_that_cannot_be_released_does_not_hide_the_error(sqlite_url: str) -> None:
+    store, other = open_catalog(sqlite_url, busy_seconds=0.1), open_catalog(sqlite_url)
+    stack = ExitStack()
+    with pytest.raises(ZeroDivisionError), stack, Heartbeat(store).holding(["a"], 0):  # noqa: PT012
+        stack.enter_context(other.write())  # open until after the release was tried
+        raise ZeroDivisionError
+    store.close()
+    other.close()
 
 
 def test_the_heartbeat_survives_a_catalog_that_is_away(sqlite_url: str) -> None:

@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,21 @@ def test_a_failed_migration_leaves_the_database_as_it_was(catalog_url: str) -> N
 
 def test_sqlite_uses_wal(sqlite_url: str, tmp_path: Path) -> None:
     open_catalog(sqlite_url).close()
+    with sqlite3.connect(tmp_path / "catalog.db") as plain:
+        assert plain.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_the_switch_to_wal_waits_for_a_writer(sqlite_url: str, tmp_path: Path) -> None:
+    """SQLite refuses the switch at once, whatever the timeout, while another connection writes."""
+    writer = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None, check_same_thread=False)
+    writer.execute("CREATE TABLE x (y)")
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("INSERT INTO x VALUES (1)")
+    timer = threading.Timer(0.4, writer.execute, ("COMMIT",))
+    timer.start()
+    open_catalog(sqlite_url).close()
+    timer.join()
+    writer.close()
     with sqlite3.connect(tmp_path / "catalog.db") as plain:
         assert plain.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 

@@ -172,20 +172,18 @@ def renew(store: CatalogStore, lease: Lease) -> None:
 
 def renew_all(store: CatalogStore, active: Iterable[Lease]) -> tuple[Lease, ...]:
     """Move the expiry of all in one transaction; returns those that are lost."""
-    lost = []
-    # One order for all processes: two heartbeats never lock each other out.
-    ordered = sorted(active, key=lambda lease: lease.names)
+    # Rows are locked in the order of their names, as `acquire` does: no deadlock.
+    ordered = sorted(
+        ((name, token, lease) for lease in active for name, token in lease.tokens), key=lambda row: row[:2]
+    )
+    lost: dict[tuple[tuple[str, int], ...], Lease] = {}
     with store.write() as tx:
         now = store.database.now(tx.connection)
-        for lease in ordered:
+        for name, token, lease in ordered:
             expires_at = now + timedelta(seconds=lease.ttl_seconds)
-            changed = [
-                tx.connection.execute(_set(lease, name, token, expires_at=expires_at)).rowcount
-                for name, token in lease.tokens
-            ]
-            if not all(changed):
-                lost.append(lease)
-    return tuple(lost)
+            if tx.connection.execute(_set(lease, name, token, expires_at=expires_at)).rowcount != 1:
+                lost[lease.tokens] = lease
+    return tuple(lost.values())
 
 
 def _set(lease: Lease, name: str, token: int, **values: Any) -> Update:
@@ -263,7 +261,10 @@ class Heartbeat:
             yield lease
         finally:
             self.forget(lease)
-            release(self._store, lease)
+            try:
+                release(self._store, lease)
+            except TrickleError as error:  # must not hide what the block raised; the lease expires by itself
+                _log.warning("could not release %s: %s", ", ".join(lease.names), error)
 
     def beat(self) -> tuple[Lease, ...]:
         """Renew everything once; returns what was lost: a publish under it is refused by its token."""
