@@ -14,6 +14,7 @@ import pytest
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.spark import session
+from tests.postgres import fresh_database, temporary_postgres
 
 # Ivy settings that look into an empty folder instead of the network.
 NOWHERE = """<ivysettings><settings defaultResolver="nowhere"/><resolvers><filesystem name="nowhere">
@@ -73,6 +74,7 @@ def test_two_lakes_in_one_process_and_nothing_on_standard_error(tmp_path: Path) 
         private = new_session(first, one, "trickle_x_0")
         show([private.catalog.currentCatalog(), len(private.sql("SHOW NAMESPACES").collect())])
         release_session(second)
+        release_session(second)  # a second time does nothing
         show(first.sql("SELECT count(*) FROM shop.t").collect()[0][0])
         release_session(first)
         third = build_session(one)
@@ -143,13 +145,16 @@ def test_a_session_of_the_user_gets_the_catalog_or_is_refused(tmp_path: Path) ->
         for k, v in catalog_conf(settings).items():
             if "cache" not in k: silent.conf.set(k, v)
         show(error(lambda: check_session(silent, settings)))
+        own = build_session(Settings.load("other", **OPTIONS))  # on the same Spark, of another lake
+        show(len(own.sql("SHOW NAMESPACES").collect()))
+        release_session(own)
         release_session(spark)  # not ours to stop
         show(spark.sql("SELECT * FROM shop.t").collect()[0][0])
         """,
         tmp_path,
     )
-    current, *wrong, silent, value = shown(done)
-    assert (current, value) == ("lake", 1)
+    current, *wrong, silent, other, value = shown(done)
+    assert (current, other, value) == ("lake", 0, 1)
     suffixes = ("", ".type", ".uri", ".cache-enabled", ".jdbc.schema-version")
     wanted = session.catalog_conf(Settings.load(tmp_path / "lake"))
     for suffix, found in zip(suffixes, wrong, strict=True):
@@ -250,3 +255,51 @@ def test_catalog_conf_of_postgres(tmp_path: Path) -> None:
     assert conf["spark.sql.catalog.trickle_1.jdbc.password"] == "pw"
     assert session.POSTGRES in session.packages(settings)
     assert session.SQLITE not in session.packages(settings)
+
+
+@pytest.mark.spark
+@pytest.mark.postgres
+def test_a_catalog_in_postgres_beside_one_in_sqlite(tmp_path: Path) -> None:
+    with temporary_postgres() as server:
+        url = fresh_database(server).replace("postgresql+psycopg://", "postgresql://")
+        done = run(
+            f"""
+            local = build_session(Settings.load("local", **OPTIONS))
+            local.sql("CREATE TABLE shop.t AS SELECT 1 AS x")
+            spark = build_session(Settings.load({url!r}, warehouse="files", **OPTIONS))
+            spark.sql("CREATE TABLE shop.t AS SELECT 2 AS x")
+            spark.sql("CREATE VIEW shop.v AS SELECT x + 1 AS y FROM shop.t")
+            show([spark.table("shop.v").collect()[0][0], local.table("shop.t").collect()[0][0]])
+            wrong = {url!r}.rpartition("/")[0] + "/no_such_database"
+            show(error(lambda: build_session(Settings.load(wrong, warehouse="files", **OPTIONS))))
+            """,
+            tmp_path,
+        )
+    values, refused = shown(done)
+    assert values == [3, 1]
+    assert isinstance(refused, list)
+    assert refused[0] == "CATALOG_UNAVAILABLE"
+    assert "no_such_database" in refused[1]
+    assert (tmp_path / "files" / "shop" / "t").is_dir()
+
+
+@pytest.mark.spark
+def test_eight_threads_write_through_one_sqlite_catalog(tmp_path: Path) -> None:
+    done = run(
+        """
+        from concurrent.futures import ThreadPoolExecutor
+        settings = Settings.load("lake", **OPTIONS)
+        spark = build_session(settings)
+        def work(n):
+            mine = new_session(spark, settings)
+            mine.sql(f"CREATE TABLE shop.t{n} (x INT)")
+            for i in range(5):
+                mine.sql(f"INSERT INTO shop.t{n} VALUES ({i})")
+            return mine.table(f"shop.t{n}").count()
+        with ThreadPoolExecutor(8) as pool:
+            show(list(pool.map(work, range(8))))
+        """,
+        tmp_path,
+    )
+    assert shown(done) == [[5] * 8]
+    assert done.stderr == ""

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ class _Process:
     """What this process has started; guarded by `_lock`."""
 
     context: Any = None  # the SparkContext that this module started
-    users: int = 0  # lakes that use it
+    sessions: list[Any] = field(default_factory=list)  # of the lakes that use it
     log: Path | None = None  # what the JVM wrote to standard error
 
 
@@ -112,11 +112,10 @@ def context_conf(settings: Settings) -> dict[str, str]:
     found = [jar_path(p, settings) for p in packages(settings)]
     asked = [p for p in conf.get("spark.jars.packages", "").split(",") if p]
     if settings.extra_packages or asked or not all(found):
-        # Ivy also brings what the packages depend on.
-        conf["spark.jars.packages"] = ",".join(dict.fromkeys((*packages(settings), *asked)))
+        # Ivy also brings what the packages depend on. Both drivers: a process may open lakes of both kinds.
+        conf["spark.jars.packages"] = ",".join(dict.fromkeys((*packages(settings), SQLITE, POSTGRES, *asked)))
     else:
-        # All here: naming the files saves Ivy's two seconds and works without a network. The other catalog's
-        # driver comes along when present, so that a later lake of the other kind works in this process.
+        # All here: naming the files saves Ivy's two seconds and works without a network.
         others = [p for p in (jar_path(SQLITE, settings), jar_path(POSTGRES, settings)) if p]
         jars = dict.fromkeys(str(p) for p in (*found, *others) if p)
         given = [j for j in conf.get("spark.jars", "").split(",") if j]
@@ -172,69 +171,61 @@ def build_session(settings: Settings) -> SparkSession:
 
     with _lock:
         context = SparkContext._active_spark_context
-        if context is not None and context is not _process.context:
-            from pyspark.sql import SparkSession
-
-            return check_session(SparkSession.builder.getOrCreate(), settings)
         if context is None:
-            _process.context, _process.users = _start(settings), 0
+            context = _process.context = _start(settings)
+            _process.sessions.clear()
         from pyspark.sql import SparkSession
 
         base = SparkSession.builder.getOrCreate()
-        spark = new_session(base, settings)
-        _process.users += 1
+        if context is not _process.context:
+            # Somebody else's Spark: a session of ours on it leaves their catalogs alone.
+            _check_spark(base, settings)
+            return new_session(base, settings)
+        try:
+            spark = new_session(base, settings)
+        except BaseException:
+            _stop_if_unused()
+            raise
+        _process.sessions.append(spark)
         return spark
 
 
 def release_session(spark: SparkSession) -> None:
     """The lake is done with Spark: stops it if Trickle started it and no other lake uses it."""
     with _lock:
-        if _process.context is None or spark.sparkContext is not _process.context:
-            return
-        _process.users -= 1
-        if _process.users <= 0:
-            from pyspark.sql import SparkSession
+        known = [s for s in _process.sessions if s is spark]
+        if known:  # not twice, and not a session that was passed in
+            _process.sessions[:] = [s for s in _process.sessions if s is not spark]
+            _stop_if_unused()
 
-            SparkSession.builder.getOrCreate().stop()
-            _process.context, _process.users = None, 0
+
+def _stop_if_unused() -> None:
+    if _process.context is not None and not _process.sessions:
+        _process.context.stop()
+        _process.context = None
 
 
 def new_session(spark: SparkSession, settings: Settings, catalog: str = LAKE) -> SparkSession:
     """A session of its own on the same context, whose current catalog is `catalog` on the lake's database."""
     session = spark.newSession()
     _require_driver(session, settings)
+    prefix = f"spark.sql.catalog.{catalog}"
+    for key in session.conf.getAll:  # what the context has under this name is of another lake
+        if key == prefix or key.startswith(f"{prefix}."):
+            session.conf.unset(key)
     for key, value in (session_conf(settings) | catalog_conf(settings, catalog)).items():
         session.conf.set(key, value)
+    # USE does not remember a catalog that is the default already, and calls outside a statement
+    # (`spark.catalog.…`) would then look the default up in another session: make it the default after USE.
+    session.conf.set("spark.sql.defaultCatalog", "spark_catalog")
     _use(session, settings, catalog)
-    # After USE: a catalog that is the default already is not remembered by USE, and calls outside a statement
-    # (`spark.catalog.…`) would look the default up in another session.
     session.conf.set("spark.sql.defaultCatalog", catalog)
     return session
 
 
 def check_session(spark: SparkSession, settings: Settings) -> SparkSession:
     """Check a running session that the user passed in, and give it the catalog `lake` if it has none."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise _unsuitable(
-            "It is a Spark Connect session.",
-            "Pass a classic session: SparkSession.builder.master(...).getOrCreate().",
-        )
-    version = tuple(int(n) for n in re.findall(r"\d+", spark.version)[:2])
-    if version < MIN_SPARK:
-        raise _unsuitable(f"It is Spark {spark.version}.", "Use Spark 4.1 or newer.")
-    _quiet()
-    extensions = spark.sparkContext.getConf().get("spark.sql.extensions") or ""
-    if EXTENSIONS not in extensions:
-        raise _unsuitable(
-            "Iceberg's SQL extension is missing.",
-            f"Set spark.sql.extensions={EXTENSIONS} before the session starts.",
-        )
-    if not _has_class(spark, SPARK_CATALOG):
-        raise _unsuitable(
-            "Iceberg's classes are missing.",
-            f"Set spark.jars.packages={','.join(packages(settings))} before the session starts.",
-        )
-    _require_driver(spark, settings)
+    _check_spark(spark, settings)
     prefix = f"spark.sql.catalog.{LAKE}"
     have = spark.conf.get(prefix, None)
     want = catalog_conf(settings)
@@ -258,6 +249,30 @@ def check_session(spark: SparkSession, settings: Settings) -> SparkSession:
                 )
     _use(spark, settings, LAKE)
     return spark
+
+
+def _check_spark(spark: SparkSession, settings: Settings) -> None:
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise _unsuitable(
+            "It is a Spark Connect session.",
+            "Pass a classic session: SparkSession.builder.master(...).getOrCreate().",
+        )
+    version = tuple(int(n) for n in re.findall(r"\d+", spark.version)[:2])
+    if version < MIN_SPARK:
+        raise _unsuitable(f"It is Spark {spark.version}.", "Use Spark 4.1 or newer.")
+    _quiet()
+    extensions = spark.sparkContext.getConf().get("spark.sql.extensions") or ""
+    if EXTENSIONS not in extensions:
+        raise _unsuitable(
+            "Iceberg's SQL extension is missing.",
+            f"Set spark.sql.extensions={EXTENSIONS} before the session starts.",
+        )
+    if not _has_class(spark, SPARK_CATALOG):
+        raise _unsuitable(
+            "Iceberg's classes are missing.",
+            f"Set spark.jars.packages={','.join(packages(settings))} before the session starts.",
+        )
+    _require_driver(spark, settings)
 
 
 def log_tail(lines: int = 20) -> str:
