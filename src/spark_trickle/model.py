@@ -114,6 +114,7 @@ class StreamTable:
     fingerprint: str  # of the compiled form: another one means another meaning
     layout: str  # JSON of the storage layout: identity, hidden columns
     storage_snapshot: int | None  # what we published last: anything else on main is foreign
+    storage_pointer: str | None  # the metadata file we published last
     data_timestamp: datetime | None
     consecutive_errors: int
     last_error: str | None
@@ -210,7 +211,11 @@ class Explanation:
 
     def __str__(self) -> str:
         how = "incremental" if self.incremental else f"full only: {self.reason}"
-        lines = [f"{self.name}: {how}", f"identity: {self.identity}", f"next refresh: {self.next_action} ({self.next_reason})"]
+        lines = [
+            f"{self.name}: {how}",
+            f"identity: {self.identity}",
+            f"next refresh: {self.next_action} ({self.next_reason})",
+        ]
         lines += [f"notice: {n}" for n in self.notices]
         lines += ["", "operators:", self.operators, "", "full refresh:", self.full_sql]
         if self.delta_sql:

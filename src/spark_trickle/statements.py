@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Mode
@@ -116,6 +116,64 @@ def _verb(tokens: tuple[Word, ...]) -> str | None:
     return verb if rest[1:2] == ["TABLES" if verb == "SHOW" else "TABLE"] else None
 
 
+class Engine(Protocol):
+    """What a statement can ask for; `Trickle` is one."""
+
+    def create_stream_table(
+        self, name: str, query: str, schedule: str | None, mode: str | Mode, initialize: bool
+    ) -> Any: ...
+    def alter_stream_table(
+        self, name: str, query: str | None, schedule: str | None, mode: str | Mode | None
+    ) -> Any: ...
+    def drop_stream_table(self, name: str, cascade: bool, if_exists: bool) -> Any: ...
+    def refresh(self, name: str, mode: str | Mode | None) -> Any: ...
+    def status(self, name: str | None = None) -> Any: ...
+    def explain(self, name: str) -> Any: ...
+
+
+def execute(statement: Statement, engine: Engine) -> Any:
+    """Run a statement; returns what the engine's method of the same name returns."""
+    match statement:
+        case ShowStreamTables():
+            return engine.status()
+        case CreateStreamTable():
+            return _create(statement, engine)
+        case AlterStreamTable():
+            return engine.alter_stream_table(
+                _quoted(statement.name), statement.query, statement.schedule, statement.mode
+            )
+        case DropStreamTable():
+            return engine.drop_stream_table(_quoted(statement.name), statement.cascade, statement.if_exists)
+        case RefreshStreamTable():
+            return engine.refresh(_quoted(statement.name), statement.mode)
+        case DescribeStreamTable():
+            return engine.status(_quoted(statement.name))
+        case ExplainStreamTable():
+            return engine.explain(_quoted(statement.name))
+
+
+def _create(statement: CreateStreamTable, engine: Engine) -> Any:
+    name = _quoted(statement.name)
+    if statement.or_replace or statement.if_not_exists:
+        try:
+            existing = engine.status(name)
+        except TrickleError as error:
+            if error.code != "UNKNOWN_STREAM_TABLE":
+                raise
+        else:
+            if statement.if_not_exists:
+                return existing
+            mode = statement.mode or Mode.AUTO
+            return engine.alter_stream_table(name, statement.query, statement.schedule, mode) or existing
+    return engine.create_stream_table(
+        name, statement.query, statement.schedule, statement.mode or Mode.AUTO, statement.initialize
+    )
+
+
+def _quoted(name: Name) -> str:
+    return ".".join("`" + part.replace("`", "``") + "`" for part in name)
+
+
 class _Reader:
     """Reads one statement from left to right; every refusal shows the form and the place."""
 
@@ -178,9 +236,7 @@ class _Reader:
             else:
                 self.refuse("Expected SCHEDULE, MODE, INITIALIZE (each once) or AS and a query")
         query = self.query()
-        return CreateStreamTable(
-            name, query, schedule, mode, or_replace, if_not_exists, initialize is not False
-        )
+        return CreateStreamTable(name, query, schedule, mode, or_replace, if_not_exists, initialize is not False)
 
     def alter(self) -> AlterStreamTable:
         self.at += 2

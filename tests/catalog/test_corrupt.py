@@ -39,6 +39,7 @@ BAD_TEXT = [
     ("trickle_dependencies", "columns", '[{"name": "a", "type": "int", "field_id": true}]'),
     ("trickle_dependencies", "columns", "null"),
     ("trickle_refresh_history", "action", "GUESS"),
+    ("trickle_refresh_history", "state", "running"),
     ("trickle_refresh_history", "stages", '{"feed": "long"}'),
     ("trickle_refresh_history", "rows_changed", "[1]"),
 ]

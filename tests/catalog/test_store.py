@@ -72,6 +72,7 @@ def test_update_changes_the_named_fields_only(store: CatalogStore) -> None:
             incremental=False,
             reason="WINDOW",
             storage_snapshot=-(2**63),
+            storage_pointer="file:/w/m.json",
             data_timestamp=moment,
             consecutive_errors=2,
             last_error="boom",
@@ -83,6 +84,7 @@ def test_update_changes_the_named_fields_only(store: CatalogStore) -> None:
     assert (read.status, read.mode, read.schedule) == (Status.ACTIVE, Mode.FULL, None)
     assert (read.storage.name, read.columns, read.incremental) == ("second", (Column("x", "int"),), False)
     assert (read.reason, read.storage_snapshot) == ("WINDOW", -(2**63))
+    assert read.storage_pointer == "file:/w/m.json"
     assert (read.consecutive_errors, read.last_error) == (2, "boom")
     assert read.data_timestamp == moment
     assert (read.namespace, read.fingerprint) == ("shop.eu", "f1"), "untouched"

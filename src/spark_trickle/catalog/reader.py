@@ -153,6 +153,14 @@ class CatalogReader:
         found = self._rows(select(h).where(h.c.refresh_id == refresh_id))
         return rows.history_entry(found[0]) if found else None
 
+    def catalogs_with(self, name: TableName) -> tuple[str, ...]:
+        """The private catalogs and cuts that hold a table of this name."""
+        p = tables.iceberg_tables
+        statement = select(p.c.catalog_name).where(
+            p.c.table_namespace == name.namespace, p.c.table_name == name.name, p.c.catalog_name != LAKE
+        )
+        return tuple(str(row["catalog_name"]) for row in self._rows(statement.order_by(p.c.catalog_name)))
+
     def setting(self, key: str) -> str | None:
         s = tables.settings
         found = self._rows(select(s.c.value).where(s.c.key == key))

@@ -26,6 +26,7 @@ from spark_trickle.model import (
     UsedColumn,
 )
 
+_STATES = ("RUNNING", "COMPLETED", "FAILED")
 E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
 
@@ -189,6 +190,7 @@ def stream_table(values: RowMapping, dependencies: tuple[Dependency, ...]) -> St
         fingerprint=row.text("fingerprint"),
         layout=row.text("layout"),
         storage_snapshot=row.number_or_none("storage_snapshot"),
+        storage_pointer=row.text_or_none("storage_pointer"),
         data_timestamp=row.moment_or_none("data_timestamp"),
         consecutive_errors=row.number("consecutive_errors"),
         last_error=row.text_or_none("last_error"),
@@ -212,6 +214,8 @@ def dependency(values: RowMapping) -> Dependency:
 
 def history_entry(values: RowMapping) -> HistoryEntry:
     row = Fields("trickle_refresh_history", values)
+    if row.text("state") not in _STATES:
+        raise row.bad("state", f"{row.text('state')!r} is not one of {', '.join(_STATES)}")
     return HistoryEntry(
         refresh_id=row.text("refresh_id"),
         name=row.text("name"),

@@ -50,6 +50,7 @@ class StreamTableFields(TypedDict, total=False):
     fingerprint: str
     layout: str
     storage_snapshot: int | None
+    storage_pointer: str | None
     data_timestamp: datetime | None
     consecutive_errors: int
     last_error: str | None
@@ -104,6 +105,7 @@ class Transaction:
         layout: str,
         status: Status = Status.INITIALIZING,
         storage_snapshot: int | None = None,
+        storage_pointer: str | None = None,
         data_timestamp: datetime | None = None,
     ) -> int:
         """Returns the id. A stream table of that name: NAME_TAKEN."""
@@ -122,6 +124,7 @@ class Transaction:
                 "fingerprint": fingerprint,
                 "layout": layout,
                 "storage_snapshot": storage_snapshot,
+                "storage_pointer": storage_pointer,
                 "data_timestamp": data_timestamp,
                 "consecutive_errors": 0,
             }
@@ -337,7 +340,7 @@ class Transaction:
         leases.check(self.connection, lease)
 
     def release_lease(self, lease: Lease) -> None:
-        """Give the lease back with the commit."""
+        """Give the lease back with the commit; `Heartbeat.forget` it first."""
         leases.free(self.connection, lease)
 
     # Settings, alerts, cuts, garbage

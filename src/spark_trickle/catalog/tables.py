@@ -118,6 +118,7 @@ stream_tables = Table(
     Column("fingerprint", String(255), nullable=False),
     Column("layout", Text, nullable=False),
     Column("storage_snapshot", BigInteger),
+    Column("storage_pointer", Text),
     Column("data_timestamp", Moment),
     Column("consecutive_errors", Integer, nullable=False),
     Column("last_error", Text),

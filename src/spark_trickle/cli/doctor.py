@@ -125,7 +125,7 @@ def _catalog(settings: Settings) -> Check:
 def _schema_version(execute: Callable[[Any], Any]) -> str:
     from spark_trickle.catalog.migrations import VERSION_TABLE
 
-    row = execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608 (our own constant)
+    row = execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
     return str(row[0]) if row else "?"
 
 

@@ -29,32 +29,40 @@ def roundtrip(session: SparkSession, text: str) -> str | None:
 
     The text itself must be a query that Spark accepts: its refusal is raised as Spark's own exception.
     """
-    plan = _analyzed(session, text)
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    theirs = _analyzed(session, text)
     try:
         # The operators' brackets show Spark the tree that later passes work on, not only its text.
-        ours = render(parse_query(text), explicit=True)
+        written = render(parse_query(text), explicit=True)
     except TrickleError as error:
         return error.message
     try:
-        _analyzed(session, ours)
-    except Exception as error:  # Spark's classes are not importable without Spark
+        ours = _analyzed(session, written)
+        if _same_analyzed(theirs, ours) or _same_optimized(session, text, written):
+            return None
+    except (PySparkException, Py4JError) as error:
         return f"the query as we read it is refused by Spark: {_first_line(error)}"
-    if same_plan(session, text, ours):
-        return None
-    return _difference(plan, _analyzed(session, ours))
+    return _difference(theirs, ours)
 
 
 def same_plan(session: SparkSession, text_a: str, text_b: str) -> bool:
     """Whether two texts mean the same to Spark. False may be a false alarm; True may not."""
     a, b = _analyzed(session, text_a), _analyzed(session, text_b)
-    if a.sameResult(b) or _same_form(a, b):
-        return True
-    # Spark folds constants and simplifies; what then is equal was equal.
-    pinned_a, pinned_b = _execution(session, pin_time(text_a)), _execution(session, pin_time(text_b))
-    if _types(pinned_a.analyzed()) != _types(pinned_b.analyzed()):
-        return False
-    a, b = pinned_a.optimizedPlan(), pinned_b.optimizedPlan()
+    return _same_analyzed(a, b) or _same_optimized(session, text_a, text_b)
+
+
+def _same_analyzed(a: Any, b: Any) -> bool:
     return bool(a.sameResult(b)) or _same_form(a, b)
+
+
+def _same_optimized(session: SparkSession, text_a: str, text_b: str) -> bool:
+    """Spark folds constants and simplifies; what is equal then was equal before."""
+    a, b = _execution(session, pin_time(text_a)), _execution(session, pin_time(text_b))
+    if _types(a.analyzed()) != _types(b.analyzed()):
+        return False
+    return _same_analyzed(a.optimizedPlan(), b.optimizedPlan())
 
 
 def _execution(session: SparkSession, text: str) -> Any:

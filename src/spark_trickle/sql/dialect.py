@@ -89,6 +89,7 @@ def string_literal(value: str) -> str:
 class TrickleParser(SparkParser):
     STRICT_CAST = True  # CAST is exp.Cast, TRY_CAST is exp.TryCast
     JOINS_HAVE_EQUAL_PRECEDENCE = False  # a comma stays a comma
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # array(a, b)[0] is an element of a call's result
     COLON_IS_VARIANT_EXTRACT = True
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
@@ -297,19 +298,16 @@ class TrickleParser(SparkParser):
         allow_identifiers: bool = True,
         with_collation: bool = False,
     ) -> exp.Expr | None:
+        if allow_identifiers and self._match_text_seq("VOID"):
+            return self.expression(exp.DataType(this=exp.DType.NULL), self._prev)
         # Not Hive's version, which drops the length of CHAR and VARCHAR.
         return parser.Parser._parse_types(self, check_func, schema, allow_identifiers, with_collation)
 
-    def _parse_type(
-        self, parse_interval: bool = True, fallback_to_identifier: bool = False
-    ) -> exp.Expr | None:
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         """Typed literals: a cast marked as one, so that it is written as it was read."""
         keyword, literal = self._curr, self._next
         typed = (
-            keyword
-            and literal
-            and keyword.token_type in parser.Parser.TYPE_TOKENS
-            and literal.token_type in _STRINGS
+            keyword and literal and keyword.token_type in parser.Parser.TYPE_TOKENS and literal.token_type in _STRINGS
         )
         if not typed or keyword.token_type == TokenType.INTERVAL:
             return super()._parse_type(parse_interval, fallback_to_identifier)
@@ -336,6 +334,7 @@ class TrickleGenerator(SparkGenerator):
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {
         **SparkGenerator.TYPE_MAPPING,
+        exp.DType.NULL: "VOID",
         exp.DType.TIME: "TIME",
     }
 
@@ -394,8 +393,8 @@ class ExplicitGenerator(TrickleGenerator):
     """Writes the shape of the tree: brackets wherever an operator is inside another.
 
     A tree that binds `a | b & c` wrongly would be written back without brackets, letter for letter; only the
-    brackets show Spark what we understood. Likewise a join after a comma binds tighter than the comma, while
-    the tree is a flat list: where that matters the comma becomes a CROSS JOIN, which binds like the list.
+    brackets show Spark what we understood. Likewise joins are a flat list in the tree, commas included, as they
+    are in Spark unless spark.sql.ansi.relationPrecedence is set: a CROSS JOIN says so.
     """
 
     def sql(self, expression: Any, key: str | None = None, comment: bool = True) -> str:
@@ -406,12 +405,7 @@ class ExplicitGenerator(TrickleGenerator):
 
     def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
         text = super().join_sql(expression, join_op)
-        if not text.startswith(", "):
-            return text
-        joins = expression.parent.args.get("joins") or [] if expression.parent else []
-        later = joins[[id(j) for j in joins].index(id(expression)) + 1 :] if joins else []
-        binds = any(j.side in ("RIGHT", "FULL") or j.method or j.args.get("using") for j in later)
-        return f" CROSS JOIN {text[2:]}" if binds else text
+        return f" CROSS JOIN {text[2:]}" if text.startswith(", ") else text
 
 
 class TrickleTokenizer(Spark.Tokenizer):

@@ -92,9 +92,7 @@ def parse_query(text: str) -> exp.Query:
         raise syntax_error(_plain(str(what.get("description") or error)), text, start, end + 1) from None
     except RecursionError:
         hint = "Split it into views."
-        raise TrickleError(
-            "SYNTAX_ERROR", "The query is nested too deeply to be parsed.", hint=hint
-        ) from None
+        raise TrickleError("SYNTAX_ERROR", "The query is nested too deeply to be parsed.", hint=hint) from None
     tree = trees[0] if trees else None
     if not isinstance(tree, exp.Query):
         raise syntax_error(_NOT_A_QUERY, text, tokens[0].start, tokens[0].end)

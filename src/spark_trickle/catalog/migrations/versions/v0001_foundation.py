@@ -35,6 +35,7 @@ def upgrade() -> None:
         sa.Column("fingerprint", sa.String(255), nullable=False),
         sa.Column("layout", sa.Text, nullable=False),
         sa.Column("storage_snapshot", sa.BigInteger),
+        sa.Column("storage_pointer", sa.Text),
         sa.Column("data_timestamp", moment()),
         sa.Column("consecutive_errors", sa.Integer, nullable=False),
         sa.Column("last_error", sa.Text),

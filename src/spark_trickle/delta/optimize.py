@@ -1,0 +1,62 @@
+"""Passes over a delta tree. Each is a pure function that keeps the meaning and can be switched off in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from spark_trickle.model import TableName
+from spark_trickle.sql.algebra import (
+    Aggregate,
+    AsOf,
+    Changes,
+    Empty,
+    Join,
+    Operator,
+    Restrict,
+    State,
+    UnionAll,
+)
+
+Pass = Callable[[Operator, Collection[TableName]], Operator]
+
+
+def drop_unchanged(tree: Operator, changed: Collection[TableName]) -> Operator:
+    """Terms whose input did not change are empty, and emptiness spreads upwards."""
+
+    def rule(op: Operator) -> Operator:
+        if isinstance(op, Changes) and op.scan.input not in changed:
+            return Empty(names=op.columns)
+        if isinstance(op, UnionAll):
+            live = tuple(i for i in op.inputs if not isinstance(i, Empty))
+            if not live:
+                return Empty(names=op.columns)
+            return live[0] if len(live) == 1 else replace(op, inputs=live)
+        # An aggregate without keys has a row even over nothing; with keys it has none.
+        grouped = not isinstance(op, Aggregate) or bool(op.keys)
+        if isinstance(op, Join | Restrict) or (op.children and grouped):
+            if any(isinstance(c, Empty) for c in op.children):
+                return Empty(names=op.columns)
+        return op
+
+    return tree.transform(rule)
+
+
+def unify_states(tree: Operator, changed: Collection[TableName]) -> Operator:
+    """An input that did not change has one state: read it as the new one, so that equal subtrees are shared."""
+
+    def rule(op: Operator) -> Operator:
+        if isinstance(op, AsOf) and op.state is State.OLD and op.scan.input not in changed:
+            return replace(op, state=State.NEW)
+        return op
+
+    return tree.transform(rule)
+
+
+PASSES: tuple[Pass, ...] = (drop_unchanged, unify_states)
+
+
+def optimize(tree: Operator, changed: Collection[TableName], passes: tuple[Pass, ...] = PASSES) -> Operator:
+    for apply in passes:
+        tree = apply(tree, changed)
+    return tree

@@ -1,0 +1,249 @@
+"""How a stream table is kept: its identity, the columns of its storage, and what a refresh computes.
+
+At the root the old output is the stream table's own storage, so an aggregate there needs no old input state:
+- *Keyed* (an aggregate or DISTINCT under projections and HAVING): rows are identified by their group keys. Where every
+  call is algebraic, the delta is added to hidden state columns and no input is read at all; otherwise the affected
+  groups are recomputed from the new state.
+- *Rows* (everything else): a row is identified by all of its columns; the delta's weights say how many copies come
+  and go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spark_trickle.delta.aggregates import (
+    Algebraic,
+    Merge,
+    StateColumn,
+    algebraic,
+    approximate,
+    group_count,
+    order_dependent,
+)
+from spark_trickle.delta.differentiate import differentiate
+from spark_trickle.delta.rules.aggregate import affected_keys, limited
+from spark_trickle.delta.rules.distinct import as_aggregate
+from spark_trickle.errors import NotIncremental
+from spark_trickle.model import HIDDEN_PREFIX, Column
+from spark_trickle.sql.algebra import (
+    Aggregate,
+    Call,
+    Distinct,
+    Filter,
+    Item,
+    Named,
+    Operator,
+    Project,
+    State,
+    at,
+)
+from spark_trickle.sql.functions import UNDETERMINED, UNORDERED_BAG
+from spark_trickle.sql.scalar import Scalar, column, conjunction
+
+HASH = f"{HIDDEN_PREFIX}hash"
+COUNT = f"{HIDDEN_PREFIX}count"
+
+
+class Comparison(StrEnum):
+    """How a column is compared with its definition."""
+
+    EXACT = "exact"
+    APPROXIMATE = "approximate"  # order-dependent floats: relative error 1e-9
+    BAG = "bag"  # an array whose order SQL leaves open
+    OPEN = "open"  # SQL leaves the value open
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Whole-row identity."""
+
+    full: Operator  # columns = public names
+    delta: Operator  # the same, weighted
+
+    @property
+    def identity(self) -> str:
+        return "the whole row"
+
+    @property
+    def hidden(self) -> tuple[Column, ...]:
+        return (Column(HASH, "bigint"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    name: str  # in the tree
+    stored: str  # in storage
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Identity by group keys."""
+
+    aggregate: Aggregate
+    condition: Scalar | None  # HAVING and filters above, over the aggregate's columns
+    items: tuple[Item, ...]  # public columns over the aggregate's columns
+    keys: tuple[Key, ...]
+    algebra: tuple[Algebraic, ...] | None  # None: recompute affected groups
+    count: StateColumn
+
+    @property
+    def identity(self) -> str:
+        return "group keys " + ", ".join(k.stored for k in self.keys) if self.keys else "one row"
+
+    @property
+    def states(self) -> tuple[StateColumn, ...]:
+        if self.algebra is None:
+            return ()
+        return (self.count, *(s for a in self.algebra for s in a.states))
+
+    @property
+    def extrema(self) -> tuple[StateColumn, ...]:
+        return tuple(s for s in self.states if s.merge is not Merge.ADD)
+
+    @property
+    def hidden(self) -> tuple[Column, ...]:
+        public = {i.name for i in self.items}
+        keys = tuple(Column(k.stored, k.type) for k in self.keys if k.stored not in public)
+        return (*keys, *(Column(s.name, s.type) for s in self.states))
+
+    @property
+    def full(self) -> Operator:
+        return self.content(self.aggregate.child)
+
+    def content(self, child: Operator) -> Operator:
+        """The storage columns of the groups of `child`: public ones, hidden keys and states."""
+        return self._shaped(self._counted(child))
+
+    def affected(self) -> Operator:
+        """The keys of the groups that changed; without keys, the change itself."""
+        return affected_keys(self.aggregate) if self.keys else differentiate(self.aggregate.child)
+
+    def recomputed(self, affected: Named) -> Operator:
+        """The storage columns of the affected groups, from the new state."""
+        aggregate = self._counted(at(self.aggregate.child, State.NEW))
+        return self._shaped(limited(aggregate, aggregate.child, affected))
+
+    def change(self) -> Operator:
+        """What the delta adds to the states of each group."""
+        calls = [_state_call(s.name, s.delta) for s in self.states]
+        calls += [_state_call(f"{s.name}_removed", s.removed) for s in self.extrema if s.removed is not None]
+        return Aggregate(child=differentiate(self.aggregate.child), keys=self.aggregate.keys, calls=tuple(calls))
+
+    def finals(self) -> tuple[Item, ...]:
+        """The public columns over keys and states."""
+        by = {a.call.name: a.final for a in self.algebra or ()}
+        return tuple(Item(i.name, i.scalar.substitute(by)) for i in self.items)
+
+    def _counted(self, child: Operator) -> Aggregate:
+        states = tuple(_state_call(s.name, s.full) for s in self.states)
+        return Aggregate(child=child, keys=self.aggregate.keys, calls=(*self.aggregate.calls, *states))
+
+    def _shaped(self, aggregate: Operator) -> Operator:
+        below = aggregate if self.condition is None else Filter(child=aggregate, condition=self.condition)
+        public = {i.name for i in self.items}
+        hidden = tuple(Item(k.stored, column(k.name)) for k in self.keys if k.stored not in public)
+        states = tuple(Item(s.name, column(s.name)) for s in self.states)
+        return Project(child=below, items=(*self.items, *hidden, *states))
+
+
+Plan = Rows | Keyed
+
+
+def _state_call(name: str, scalar: Scalar) -> Call:
+    return Call(name=name, whole=scalar, function="", args=())
+
+
+def plan_root(root: Operator, public: tuple[str, ...], types: Mapping[str, str], *, use_states: bool = True) -> Plan:
+    """How the tree is maintained. Raises NotIncremental where no rule applies.
+
+    `types` gives the type of every aggregate key and call (see `aggregates.algebraic`).
+    """
+    items = tuple(Item(p, column(c)) for p, c in zip(public, root.columns, strict=True))
+    conditions: list[Scalar] = []
+    below = root
+    while isinstance(below, Project | Filter):
+        if isinstance(below, Project):
+            by = {i.name: i.scalar for i in below.items}
+            items = tuple(Item(i.name, i.scalar.substitute(by)) for i in items)
+            conditions = [c.substitute(by) for c in conditions]
+        else:
+            conditions.append(below.condition)
+        below = below.child
+    if isinstance(below, Distinct):
+        below = as_aggregate(below)
+    if not isinstance(below, Aggregate):
+        _refuse_order_dependent(root, None, types)
+        tree = Project(child=root, items=tuple(Item(p, column(c)) for p, c in zip(public, root.columns, strict=True)))
+        return Rows(full=tree, delta=differentiate(tree))
+    _refuse_order_dependent(below.child, None, types)
+    differentiate(below.child)  # refuse now, not at the first refresh
+    return _keyed(below, conjunction(conditions), items, types, use_states=use_states)
+
+
+def _keyed(
+    aggregate: Aggregate,
+    condition: Scalar | None,
+    items: tuple[Item, ...],
+    types: Mapping[str, str],
+    *,
+    use_states: bool,
+) -> Keyed:
+    keys = []
+    for n, key in enumerate(aggregate.keys):
+        if types[key.name].startswith("map"):
+            raise NotIncremental("MAP_KEY", f"GROUP BY or DISTINCT over a map ({key.scalar}) has no delta rule yet")
+        shown = next((i.name for i in items if i.scalar.bare == key.name), None)
+        keys.append(Key(key.name, shown or f"{HIDDEN_PREFIX}k{n}", types[key.name]))
+    algebra: list[Algebraic] | None = []
+    # Groups that HAVING rejects are not in storage, so there is no state to add to.
+    if condition is not None or not use_states:
+        algebra = None
+    for n, call in enumerate(aggregate.calls):
+        form = algebraic(call, types, f"{HIDDEN_PREFIX}{n}")
+        if form is None or algebra is None:
+            algebra = None
+            break
+        algebra.append(form)
+    return Keyed(
+        aggregate=aggregate,
+        condition=condition,
+        items=items,
+        keys=tuple(keys),
+        algebra=None if algebra is None else tuple(algebra),
+        count=group_count(COUNT),
+    )
+
+
+def _refuse_order_dependent(tree: Operator, root: Aggregate | None, types: Mapping[str, str]) -> None:
+    """Below the root, what is retracted must be what was emitted."""
+    for op in tree.walk():
+        if isinstance(op, Aggregate) and op is not root:
+            for call in op.calls:
+                if order_dependent(call, types):
+                    raise NotIncremental(
+                        "ORDER_DEPENDENT",
+                        f"{call.whole} below the top of the query depends on the order of rows; it needs a stored "
+                        "state, which is not there yet",
+                    )
+
+
+def comparisons(plan: Plan, types: Mapping[str, str]) -> dict[str, Comparison]:
+    """How each public column is compared; columns not listed are compared exactly."""
+    if isinstance(plan, Rows):
+        return {}
+    open_calls = {c.name for c in plan.aggregate.calls if c.function in UNDETERMINED}
+    bags = {c.name for c in plan.aggregate.calls if c.function in UNORDERED_BAG}
+    floats = {c.name for c in plan.aggregate.calls if approximate(c, types)}
+    result = {}
+    for item in plan.items:
+        if item.scalar.bare in bags:
+            result[item.name] = Comparison.BAG
+        elif item.scalar.columns & open_calls:
+            result[item.name] = Comparison.OPEN
+        elif item.scalar.columns & floats:
+            result[item.name] = Comparison.APPROXIMATE
+    return result

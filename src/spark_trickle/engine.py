@@ -1,0 +1,284 @@
+"""The public facade: `connect()` and `Trickle`.
+
+with spark_trickle.connect("lakehouse") as tr:
+    tr.sql("CREATE STREAM TABLE shop.revenue AS SELECT customer, sum(amount) AS total FROM shop.orders GROUP BY customer")
+    tr.refresh("shop.revenue")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, overload
+
+from spark_trickle import statements
+from spark_trickle.catalog.database import open_catalog
+from spark_trickle.catalog.leases import Heartbeat
+from spark_trickle.catalog.rows import NamedCut
+from spark_trickle.config import Settings
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake.attempt import Attempts
+from spark_trickle.lake.cleanup import clean_up
+from spark_trickle.lake.cuts import Cuts, ReaderCut
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import (
+    Explanation,
+    HistoryEntry,
+    Mode,
+    RefreshResult,
+    StreamTableStatus,
+    TableName,
+    Verification,
+)
+from spark_trickle.refresh.compiler import Compiler
+from spark_trickle.refresh.definition import resolve
+from spark_trickle.refresh.inspect import Inspector
+from spark_trickle.refresh.manage import Manager
+from spark_trickle.refresh.run import Refresher
+from spark_trickle.refresh.schedule import check_schedule
+from spark_trickle.spark.session import build_session, check_session, new_session, release_session
+from spark_trickle.sql.mentions import mentioned
+from spark_trickle.sql.parse import WordKind, words
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+
+
+def connect(
+    path_or_url: str | os.PathLike[str] | None = None, *, spark: SparkSession | None = None, **options: Any
+) -> Trickle:
+    """Open a lake, making it if it is not there.
+
+    Args:
+        path_or_url: a folder (SQLite catalog and warehouse inside), a `trickle.toml`, or a PostgreSQL URL (then
+            `warehouse` says where table files go). None: settings decide, by default the folder `lakehouse`.
+        spark: a running classic SparkSession to use; it is checked. None: Trickle starts one.
+        options: settings by keyword; docs/configuration.md lists them.
+    """
+    settings = Settings.load(path_or_url, **options)
+    return Trickle(settings, spark)
+
+
+class Trickle:
+    """A lake with its stream tables. Safe to use from several threads."""
+
+    def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
+        self.settings = settings
+        if not settings.is_postgres:
+            settings.location.mkdir(parents=True, exist_ok=True)
+        self.store = open_catalog(settings.sqlalchemy_url)
+        self._owned = spark is None
+        self._closed = False
+        try:
+            self.spark: SparkSession = build_session(settings) if spark is None else check_session(spark, settings)
+            session = new_session(self.spark, settings)
+            lake = Lake(session)
+            self._heartbeat = Heartbeat(self.store, ttl_seconds=settings.lease_seconds)
+            self._heartbeat.start()
+            attempts = Attempts(self.spark, settings, self.store, lake)
+            self.refresher = Refresher(self.store, settings, lake, attempts, self._heartbeat, Compiler(lake))
+            self._manager = Manager(self.refresher)
+            self._inspector = Inspector(self.refresher)
+            self._cuts = Cuts(self.spark, settings, self.store, attempts, lake)
+            clean_up(session, self.store, lake)
+        except BaseException:
+            self.store.close()
+            raise
+
+    # -- stream tables ---------------------------------------------------------------------------------------------
+
+    def create_stream_table(
+        self,
+        name: str | Sequence[str],
+        query: str,
+        schedule: str | None = None,
+        mode: str | Mode = Mode.AUTO,
+        initialize: bool = True,
+    ) -> RefreshResult:
+        """Define a stream table and fill it. All of it happens or nothing."""
+        return self._create(self._name(name), query, schedule, _mode(mode), initialize=initialize)
+
+    def _create(
+        self, name: TableName, query: str, schedule: str | None, mode: Mode, *, initialize: bool
+    ) -> RefreshResult:
+        checked = check_schedule(schedule, self.settings.min_schedule_seconds)
+        text = query.strip().removesuffix(";").rstrip()
+        try:
+            return self._manager.create(name, text, self._namespace(), checked, mode, initialize=initialize)
+        except TrickleError as error:
+            raise self._session_object(error, text) from error
+
+    def alter_stream_table(
+        self,
+        name: str | Sequence[str],
+        query: str | None = None,
+        schedule: str | None = None,
+        mode: str | Mode | None = None,
+    ) -> RefreshResult | None:
+        """Change what is given. A changed query recomputes the table; both appear in one transaction."""
+        checked = check_schedule(schedule, self.settings.min_schedule_seconds)
+        text = None if query is None else query.strip().removesuffix(";").rstrip()
+        try:
+            return self._manager.alter(
+                self._name(name),
+                definition=text,
+                namespace=self._namespace(),
+                schedule=checked,
+                mode=None if mode is None else _mode(mode),
+            )
+        except TrickleError as error:
+            raise self._session_object(error, text or "") from error
+
+    def drop_stream_table(
+        self, name: str | Sequence[str], cascade: bool = False, if_exists: bool = False
+    ) -> tuple[str, ...]:
+        """Drop a stream table and its files; with `cascade` also those that read it. Returns what was dropped."""
+        return tuple(map(str, self._manager.drop(self._name(name), cascade=cascade, if_exists=if_exists)))
+
+    @overload
+    def refresh(self, name: str, mode: str | Mode | None = None, *, upstream: bool = True) -> RefreshResult: ...
+
+    @overload
+    def refresh(
+        self, name: Sequence[str], mode: str | Mode | None = None, *, upstream: bool = True
+    ) -> tuple[RefreshResult, ...]: ...
+
+    def refresh(
+        self, name: str | Sequence[str], mode: str | Mode | None = None, *, upstream: bool = True
+    ) -> RefreshResult | tuple[RefreshResult, ...]:
+        """Bring a stream table up to now, the stream tables it reads first (unless `upstream=False`).
+
+        A list of names is a group: all are computed at one cut and published in one transaction.
+        """
+        asked = None if mode is None else _mode(mode)
+        group = not isinstance(name, str)
+        names = [self._name(n) for n in name] if group else [self._name(name)]
+        results = self.refresher.refresh(names, asked, upstream=upstream, together=group, initiated_by="manual")
+        return results if group else results[0]
+
+    def status(self, name: str | None = None) -> tuple[StreamTableStatus, ...]:
+        return self._inspector.status(None if name is None else self._name(name))
+
+    def history(self, name: str | None = None, limit: int = 50) -> tuple[HistoryEntry, ...]:
+        """Refreshes, the newest first."""
+        if name is None:
+            return self.store.history(limit=limit)
+        return self.store.history(str(self._name(name)), limit=limit)
+
+    def explain(self, name: str | Sequence[str]) -> Explanation:
+        """How a stream table is maintained, and what the next refresh would do."""
+        return self._inspector.explain(self._name(name))
+
+    def verify(self, name: str | Sequence[str]) -> Verification:
+        """Compare a stream table with its definition at its frontier, as multisets."""
+        return self._inspector.verify(self._name(name))
+
+    # -- SQL -------------------------------------------------------------------------------------------------------
+
+    def sql(self, text: str, **arguments: Any) -> Any:
+        """A STREAM TABLE statement, or any other for Spark, unchanged.
+
+        Returns the dataclasses of the method of the same name, and a DataFrame for Spark's statements.
+        """
+        statement = statements.parse_statement(text)
+        if statement is None:
+            return self.spark.sql(text, **arguments)
+        return statements.execute(statement, self)
+
+    # -- cuts ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def cut(self, name: str | None = None) -> Iterator[ReaderCut]:
+        """The whole lake at one instant: any number of tables and stream tables, all of the same moment.
+
+        With a name, the instant that `create_cut(name)` kept.
+        """
+        with self._cuts.open(name, self._namespace()) as cut:
+            yield cut
+
+    def create_cut(self, name: str, comment: str | None = None) -> NamedCut:
+        """Keep this instant under a name until it is dropped; its snapshots are protected from expiry."""
+        return self._cuts.create(name, comment)
+
+    def drop_cut(self, name: str) -> None:
+        self._cuts.drop(name)
+
+    def cuts(self) -> tuple[NamedCut, ...]:
+        return self.store.cuts()
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of the lake. A Spark session that was passed in stays open."""
+        if self._closed:
+            return
+        self._closed = True
+        self._heartbeat.stop()
+        if self._owned:
+            release_session(self.spark)
+        self.store.close()
+
+    def __enter__(self) -> Trickle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def _namespace(self) -> str:
+        return str(self.spark.catalog.currentDatabase())
+
+    def _name(self, name: str | Sequence[str]) -> TableName:
+        """`shop.revenue`, with backticks where a part needs them, or the parts themselves."""
+        if not isinstance(name, str):
+            return self._of_parts(tuple(name))
+        parts: list[str] = []
+        expected_name = True
+        for word in words(name):
+            is_name = word.kind in (WordKind.WORD, WordKind.QUOTED)
+            if is_name is not expected_name or (not is_name and word.text != "."):
+                raise TrickleError(
+                    "INVALID_NAME",
+                    f"{name!r} is no table name",
+                    hint="Put backticks around a part with special characters.",
+                )
+            if is_name:
+                parts.append(word.text)
+            expected_name = not expected_name
+        if expected_name:
+            raise TrickleError("INVALID_NAME", f"{name!r} is no table name")
+        return self._of_parts(tuple(parts))
+
+    def _of_parts(self, parts: tuple[str, ...]) -> TableName:
+        for part in parts:
+            if "." in part:
+                raise TrickleError(
+                    "INVALID_NAME", f"{part!r} has a dot in it, which the catalog cannot tell from a namespace"
+                )
+        return resolve(parts, self._namespace())
+
+    def _session_object(self, error: TrickleError, text: str) -> TrickleError:
+        """Say so when the unknown table or function exists in the caller's session only."""
+        if error.code not in ("UNKNOWN_TABLE", "INVALID_QUERY"):
+            return error
+        used = {parts[-1].lower() for parts in mentioned(text)}
+        for table in self.spark.catalog.listTables():
+            if table.isTemporary and table.name.lower() in used:
+                return TrickleError("SESSION_OBJECT", f"{table.name} is a temporary view of this session")
+        for function in self.spark.catalog.listFunctions() if error.code == "INVALID_QUERY" else ():
+            if function.isTemporary and function.name.lower() in used and "." not in (function.className or "."):
+                return TrickleError("SESSION_OBJECT", f"{function.name} is a function of this session")
+        return error
+
+
+def _mode(mode: str | Mode) -> Mode:
+    try:
+        return Mode(str(mode).upper())
+    except ValueError:
+        raise TrickleError("INVALID_MODE", f"{mode!r} is not one of {', '.join(Mode)}") from None

@@ -1,0 +1,184 @@
+"""An attempt is a catalog.
+
+A refresh works on copies of pointers under a private catalog name, in a Spark session of its own whose current
+catalog that is. What it reads is frozen at the cut; what it writes is seen by nobody. Publishing is one SQL transaction
+that moves the lake's pointers to the metadata files the attempt recorded (`publish.py`). An attempt that fails or dies
+leaves rows and files that nobody refers to.
+
+Sessions and catalogs are costly to make and cheap to reuse, so they are kept in slots. A slot whose attempt did not end
+well is not used again: a job of it may still be running.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.config import Settings
+from spark_trickle.lake import jvm
+from spark_trickle.lake.jvm import Java
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
+from spark_trickle.spark.compile import quote, quote_table
+from spark_trickle.spark.session import new_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PINNED_NAMESPACE = "_pinned"  # old states whose schema differs from the cut's
+
+
+@dataclass(slots=True)
+class Slot:
+    catalog: str
+    session: SparkSession
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One piece of work on a frozen copy of the lake."""
+
+    id: str
+    slot: Slot
+    lake: Lake
+    store: CatalogStore
+    pointers: dict[TableName, Pointer]
+    _names: Iterator[int] = field(default_factory=itertools.count)
+    _views: list[str] = field(default_factory=list)
+    scratch: list[str] = field(default_factory=list)  # metadata files to delete at the end
+
+    @property
+    def session(self) -> SparkSession:
+        return self.slot.session
+
+    def qualified(self, name: TableName) -> str:
+        return f"{quote(self.slot.catalog)}.{quote_table(name)}"
+
+    def load(self, name: TableName) -> Java:
+        """The Iceberg table in the attempt's catalog: commits go there."""
+        util = jvm.handles(self.session).jvm.org.apache.iceberg.spark.Spark3Util
+        return util.loadIcebergTable(self.session._jsparkSession, self.qualified(name))
+
+    def location(self, name: TableName) -> str:
+        """Where the attempt's catalog points now."""
+        return self.store.pointers(self.slot.catalog, [name])[name].location
+
+    def use(self, namespace: str) -> None:
+        parts = ".".join(map(quote, namespace.split("."))) if namespace else ""
+        self.session.sql(f"USE {quote(self.slot.catalog)}" + (f".{parts}" if parts else ""))
+
+    def view_name(self, what: str) -> str:
+        """A fresh name for a temporary view of this attempt, dropped at its end."""
+        name = f"{what}_{self.id[:8]}_{next(self._names)}"
+        self._views.append(name)
+        return name
+
+    def register(self, pointers: Iterable[Pointer]) -> None:
+        found = list(pointers)
+        with self.store.write() as tx:
+            tx.copy_pointers(self.slot.catalog, found, {p.name.namespace for p in found})
+        self.pointers.update({p.name: p for p in found})
+
+    def register_missing(self, pointers: Mapping[TableName, Pointer], names: Iterable[TableName]) -> None:
+        """Copy the pointers of these tables from the cut, unless the attempt has them (perhaps newer) already."""
+        missing = [pointers[n] for n in names if n not in self.pointers and n in pointers]
+        if missing:
+            self.register(missing)
+
+    def pin(self, name: TableName, snapshot_id: int) -> str:
+        """The table at an old snapshot, read by field id in the schema of the cut."""
+        location = self.pinned_metadata(self.pointers[name], snapshot_id)
+        pinned = TableName(PINNED_NAMESPACE, f"p{next(self._names)}")
+        self.register([Pointer(pinned, location, is_view=False)])
+        return self.qualified(pinned)
+
+    def pinned_metadata(self, pointer: Pointer, snapshot_id: int | None) -> str:
+        """A metadata file of the table whose main is an old snapshot (None: EMPTY); deleted with the attempt."""
+        iceberg = jvm.handles(self.session).jvm.org.apache.iceberg
+        current = self.lake.metadata(pointer.location)
+        builder = iceberg.TableMetadata.buildFrom(current)
+        if snapshot_id is None:
+            builder = builder.removeRef("main")
+        else:
+            builder = builder.setRef("main", iceberg.SnapshotRef.branchBuilder(snapshot_id).build())
+        location = f"{current.location()}/metadata/trickle-pin-{uuid.uuid4()}.metadata.json"
+        output = jvm.file_io(self.session).newOutputFile(location)
+        iceberg.TableMetadataParser.write(builder.discardChanges().build(), output)
+        self.scratch.append(location)
+        return location
+
+    def close(self) -> None:
+        for view in self._views:
+            self.session.catalog.dropTempView(view)
+        with self.store.write() as tx:
+            tx.drop_catalog(self.slot.catalog)
+        io = jvm.file_io(self.session)
+        for location in self.scratch:
+            io.deleteFile(location)
+
+
+class Attempts:
+    """Hands out attempts."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, store: CatalogStore, lake: Lake) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._store = store
+        self._lake = lake
+        self._free: list[Slot] = []
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def begin(
+        self, pointers: Mapping[TableName, Pointer], namespace: str = "", attempt_id: str | None = None
+    ) -> Iterator[Attempt]:
+        """An attempt over these pointers; its rows are gone afterwards, whatever happened."""
+        with self._attempt(attempt_id) as attempt:
+            attempt.pointers = dict(pointers)
+            with self._store.write() as tx:
+                namespaces = {n.namespace for n in pointers} | {HIDDEN_NAMESPACE, namespace or HIDDEN_NAMESPACE}
+                tx.copy_pointers(attempt.slot.catalog, pointers.values(), namespaces)
+            attempt.use(namespace)
+            yield attempt
+
+    @contextmanager
+    def frozen(self, namespace: str) -> Iterator[Attempt]:
+        """An attempt over the whole lake at this instant, for readers."""
+        with self._attempt(None) as attempt:
+            with self._store.write() as tx:
+                tx.copy_lake(attempt.slot.catalog)
+                tx.ensure_namespace(namespace, attempt.slot.catalog)
+            attempt.pointers = self._store.pointers(attempt.slot.catalog)
+            attempt.use(namespace)
+            yield attempt
+
+    @contextmanager
+    def _attempt(self, attempt_id: str | None) -> Iterator[Attempt]:
+        slot = self._take()
+        attempt = Attempt(attempt_id or uuid.uuid4().hex, slot, self._lake, self._store, {})
+        well = False
+        try:
+            yield attempt
+            well = True
+        finally:
+            try:
+                attempt.close()
+            finally:
+                if well:
+                    with self._lock:
+                        self._free.append(slot)
+
+    def _take(self) -> Slot:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            number = next(self._numbers)
+        catalog = self._store.owner.private_catalog(number)
+        return Slot(catalog, new_session(self._spark, self._settings, catalog))

@@ -1,0 +1,72 @@
+"""Remove what failed or dead attempts left behind. Only files that no published metadata refers to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from spark_trickle.catalog.recovery import recover
+from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.lake import jvm
+from spark_trickle.lake.attempt import PINNED_NAMESPACE
+from spark_trickle.lake.jvm import Java
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+
+def clean_up(session: SparkSession, store: CatalogStore, lake: Lake) -> tuple[str, ...]:
+    """Close the books of dead processes; returns the refresh ids that were found unfinished."""
+    found = recover(store)
+    for leftover in found.leftovers:
+        live = store.pointers()
+        for pointer in leftover.pointers:
+            try:
+                _delete_staged(session, lake, pointer, live)
+            except Exception as error:  # a leftover that cannot be read must not keep the lake shut
+                _log.warning("left behind: %s (%s)", pointer.location, str(error).splitlines()[0])
+        with store.write() as tx:
+            tx.drop_catalog(leftover.catalog)
+    return found.failed
+
+
+def _delete_staged(session: SparkSession, lake: Lake, pointer: Pointer, live: Mapping[TableName, Pointer]) -> None:
+    if pointer.name.namespace == PINNED_NAMESPACE:
+        jvm.file_io(session).deleteFile(pointer.location)
+        return
+    published = live.get(pointer.name)
+    if pointer.is_view or pointer.name.namespace != HIDDEN_NAMESPACE:
+        return
+    if published is not None and published.location == pointer.location:
+        return
+    staged = lake.metadata(pointer.location)
+    if published is None:
+        drop_files(session, staged)
+        return
+    kept = {int(s) for s in jvm.handles(session).pluck(lake.metadata(published.location).snapshots(), _ID)}
+    new = [int(s) for s in jvm.handles(session).pluck(staged.snapshots(), _ID)]
+    delete_added(session, staged, [s for s in new if s not in kept])
+
+
+_ID = ("org.apache.iceberg.Snapshot", "snapshotId")
+_LOCATION = ("org.apache.iceberg.ContentFile", "location")
+
+
+def delete_added(session: SparkSession, metadata: Java, snapshots: list[int]) -> None:
+    """Delete the data and delete files that these unpublished snapshots brought."""
+    handles, io = jvm.handles(session), jvm.file_io(session)
+    for snapshot_id in snapshots:
+        snapshot = metadata.snapshot(snapshot_id)
+        for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
+            for path in handles.pluck(added, _LOCATION):
+                io.deleteFile(path)
+
+
+def drop_files(session: SparkSession, metadata: Java) -> None:
+    """Delete all files of a table that no catalog has."""
+    jvm.handles(session).jvm.org.apache.iceberg.CatalogUtil.dropTableData(jvm.file_io(session), metadata)

@@ -1,0 +1,114 @@
+"""A cut is a catalog: every pointer of the lake, copied at one instant under another catalog name.
+
+A reader at a cut sees all tables, and the public views of stream tables, as they were at that instant, with its SQL
+unchanged. A named cut stays until it is dropped; tags keep its snapshots from expiring.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from spark_trickle.catalog.rows import NamedCut
+from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.config import Settings
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake import jvm
+from spark_trickle.lake.attempt import Attempts
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import LAKE, Pointer, TableName
+from spark_trickle.spark.compile import quote, quote_table
+from spark_trickle.spark.session import new_session
+from spark_trickle.sql.mentions import without_catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderCut:
+    """The lake at one instant, for reading. Results must be read before the cut is closed."""
+
+    spark: SparkSession
+    instant: datetime
+    pointers: Mapping[TableName, Pointer]
+
+    def sql(self, query: str, **arguments: Any) -> DataFrame:
+        return self.spark.sql(without_catalog(query, LAKE), **arguments)
+
+    def table(self, name: str) -> DataFrame:
+        return self.spark.table(name)
+
+
+@dataclass(slots=True)
+class Cuts:
+    spark: SparkSession
+    settings: Settings
+    store: CatalogStore
+    attempts: Attempts
+    lake: Lake
+
+    @contextmanager
+    def open(self, name: str | None, namespace: str) -> Iterator[ReaderCut]:
+        """The lake as it is now, or as the named cut keeps it."""
+        if name is not None:
+            cut = self._named(name)
+            session = new_session(self.spark, self.settings, cut.catalog_name)
+            _use(session, cut.catalog_name, namespace)
+            yield ReaderCut(session, cut.created_at, self.store.pointers(cut.catalog_name))
+            return
+        with self.attempts.frozen(namespace) as attempt:
+            yield ReaderCut(attempt.session, datetime.now(UTC), attempt.pointers)
+
+    def create(self, name: str, comment: str | None) -> NamedCut:
+        with self.store.write() as tx:
+            cut = tx.add_cut(name, comment)
+        for pointer in self.store.pointers(cut.catalog_name).values():
+            if not pointer.is_view:
+                self._tag(pointer, cut.catalog_name)
+        return cut
+
+    def drop(self, name: str) -> None:
+        cut = self._named(name)
+        held = self.store.pointers(cut.catalog_name)
+        with self.store.write() as tx:
+            tx.drop_cut(name)
+        live = self.store.pointers(names=list(held))
+        for table in live:
+            if not live[table].is_view:
+                self._untag(table, cut.catalog_name)
+
+    def _named(self, name: str) -> NamedCut:
+        cuts = {c.name: c for c in self.store.cuts()}
+        if name not in cuts:
+            raise TrickleError("UNKNOWN_CUT", f"there is no cut {name}; there are: {', '.join(sorted(cuts)) or 'none'}")
+        return cuts[name]
+
+    def _tag(self, pointer: Pointer, tag: str) -> None:
+        snapshot = self.lake.facts(pointer.location).snapshot_id
+        if snapshot is None:
+            return
+        try:
+            self._load(pointer.name).manageSnapshots().createTag(tag, snapshot).commit()
+        except Exception as error:  # a table that may not be tagged is in the cut all the same, unprotected
+            _log.warning("%s is not protected from snapshot expiry: %s", pointer.name, str(error).splitlines()[0])
+
+    def _untag(self, name: TableName, tag: str) -> None:
+        table = self._load(name)
+        if table.refs().containsKey(tag):
+            table.manageSnapshots().removeTag(tag).commit()
+
+    def _load(self, name: TableName) -> jvm.Java:
+        util = jvm.handles(self.spark).jvm.org.apache.iceberg.spark.Spark3Util
+        return util.loadIcebergTable(self.lake.session._jsparkSession, f"{quote(LAKE)}.{quote_table(name)}")
+
+
+def _use(session: SparkSession, catalog: str, namespace: str) -> None:
+    parts = "".join(f".{quote(p)}" for p in namespace.split(".")) if namespace else ""
+    session.sql(f"USE {quote(catalog)}{parts}")

@@ -1,0 +1,332 @@
+"""The change feed: exact row changes between two snapshots of one Iceberg table, as a Z-set.
+
+Works for any pair of snapshots (merge-on-read, copy-on-write, rollback, branch switch, upgrade) because it compares
+two states. Only files that differ are read:
+
+- rows of added files count +1 and rows of removed files -1; when there are both, rows that were only carried over are
+  cancelled by row version (`_row_id`, `_last_updated_sequence_number`) on v3, else as multisets;
+- a data file in both snapshots whose deletes differ gives the rows that are deleted on one side only. A row at a
+  position of a data file never changes, so (`_file`, `_pos`) tells them apart;
+- snapshots that only compact (`replace`) are skipped: the feed is the sum over the stretches between them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake.files import FileChanges, FileReader, FileState
+from spark_trickle.lake.jvm import Java, handles, with_positions
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+WEIGHT = "__w"
+
+_CATALOG = "default_rewrite_catalog"  # Iceberg's catalog of staged scans; its source registers it on demand
+_STRETCHES = 8  # beyond this many compactions in between, comparing the two ends is cheaper
+_INDEXED_FILES = 64  # touched files whose deletion vectors are loaded on the driver to learn which way they changed
+_VERSION = ("_row_id", "_last_updated_sequence_number")
+
+
+@dataclass(slots=True)
+class Feed:
+    """The changes. `frame` has the asked columns and `__w` (BIGINT); it is None when nothing changed.
+
+    `rows` is the number of changed rows when metadata alone tells it. `append_only`: no weight is negative;
+    `has_old`: some may be. Rows of one content may occur with several weights: only their sum has a meaning.
+    Staged scans are held until `release()`.
+    """
+
+    frame: DataFrame | None
+    rows: int | None
+    append_only: bool
+    kind: str
+    files_read: int = 0
+    bytes_read: int = 0
+    _staged: list[tuple[Java, Java, str]] = field(default_factory=list, repr=False)
+
+    @property
+    def has_old(self) -> bool:
+        return not self.append_only
+
+    def release(self) -> None:
+        """Forget the staged scans: `frame` cannot be computed any more."""
+        while self._staged:
+            held, table, name = self._staged.pop()
+            held.task_sets.removeTasks(table, name)
+            held.tables.remove(name)
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def read_changes(
+    session: SparkSession, table: Java, old: int | None, new: int | None, columns: Sequence[str]
+) -> Feed:
+    """The Z-set that turns the table at snapshot `old` into the table at `new`; None is the EMPTY table.
+
+    `table` is pinned at the cut: `columns` are names in its current schema, and both sides are read in that schema.
+    """
+    if old == new:
+        return Feed(None, 0, True, "same snapshot")
+    for snapshot in (old, new):
+        if snapshot is not None and table.snapshot(snapshot) is None:
+            raise TrickleError("SNAPSHOT_EXPIRED", f"Snapshot {snapshot} of {table.name()} is gone.")
+    builder = _Builder(session, table, columns)
+    try:
+        if old is None or new is None:
+            return builder.whole(old, new)
+        for start, end in _stretches(session, table, old, new):
+            builder.add(start, end)
+        return builder.feed("compaction only")
+    except BaseException:
+        builder.release()
+        raise
+
+
+def _stretches(session: SparkSession, table: Java, old: int, new: int) -> list[tuple[int, int]]:
+    """Pairs of snapshots whose changes add up to the whole: a linear history is cut at `replace` snapshots."""
+    snapshot = "org.apache.iceberg.Snapshot"
+    held = handles(session)
+    between = held.jvm.org.apache.iceberg.util.SnapshotUtil.ancestorsBetween(table, new, old)
+    parents = held.pluck(between, (snapshot, "parentId"))
+    if parents[-1] != str(old):
+        return [(old, new)]
+    operations = held.pluck(between, (snapshot, "operation"))
+    if "replace" not in operations:
+        return [(old, new)]
+    ids = [int(i) for i in held.pluck(between, (snapshot, "snapshotId"))]
+    found: list[tuple[int, int]] = []
+    start = previous = old
+    for id_, operation in zip(reversed(ids), reversed(operations), strict=True):
+        if operation == "replace":
+            if previous != start:
+                found.append((start, previous))
+            start = id_
+        previous = id_
+    if previous != start:
+        found.append((start, previous))
+    return found if len(found) <= _STRETCHES else [(old, new)]
+
+
+class _Builder:
+    """Collects the parts of one feed; each part is a DataFrame over staged scans."""
+
+    def __init__(self, session: SparkSession, table: Java, columns: Sequence[str]) -> None:
+        self._session = session
+        self._table = table
+        self._columns = tuple(columns)
+        self._held = handles(session)
+        self._files = FileReader(session, table)
+        self._parts: list[DataFrame] = []
+        self._kinds: list[str] = []
+        self._rows: int | None = 0
+        self._append_only = True
+        self._read: dict[str, int] = {}  # path -> bytes
+        self._staged: list[tuple[Java, Java, str]] = []
+        self._stand_in: Java = None
+        # Iceberg's source registers this catalog in the *active* session only, which may be another one.
+        session.conf.set(f"spark.sql.catalog.{_CATALOG}", "org.apache.iceberg.spark.SparkRewriteTableCatalog")
+
+    def feed(self, nothing: str) -> Feed:
+        if not self._parts:
+            return Feed(None, 0, True, nothing)
+        frame = reduce(lambda a, b: a.unionAll(b), self._parts)
+        kind = ", ".join(dict.fromkeys(self._kinds))
+        total = sum(self._read.values())
+        return Feed(frame, self._rows, self._append_only, kind, len(self._read), total, self._staged)
+
+    def release(self) -> None:
+        Feed(None, None, True, "", _staged=self._staged).release()
+
+    def whole(self, old: int | None, new: int | None) -> Feed:
+        """From or to the EMPTY table."""
+        snapshot = new if old is None else old
+        assert snapshot is not None
+        states = self._files.plan(snapshot)
+        if states:
+            self._one_side(states, 1 if old is None else -1)
+        return self.feed("no rows")
+
+    def add(self, old: int, new: int) -> None:
+        changes = self._files.changes(old, new)
+        if changes.touched and not self._can_stand_in():
+            changes = FileChanges(
+                (*changes.added, *(now for _, now in changes.touched)),
+                (*changes.removed, *(was for was, _ in changes.touched)),
+                (),
+            )
+        if changes.added and changes.removed:
+            self._both_sides(changes.added, changes.removed)
+        elif changes.added:
+            self._one_side(changes.added, 1)
+        elif changes.removed:
+            self._one_side(changes.removed, -1)
+        if changes.touched:
+            self._touched(changes.touched)
+
+    # -- parts -----------------------------------------------------------------------------------------------
+
+    def _part(self, frame: DataFrame, kind: str, rows: int | None, *, positive: bool) -> None:
+        self._parts.append(frame)
+        self._kinds.append(kind)
+        self._rows = None if self._rows is None or rows is None else self._rows + rows
+        self._append_only = self._append_only and positive
+
+    def _one_side(self, states: Sequence[FileState], weight: int) -> None:
+        live = [s.live_rows for s in states]
+        rows = None if None in live else sum(n for n in live if n is not None)
+        if rows == 0:
+            return
+        kind = "added files" if weight > 0 else "removed files"
+        self._part(self._weigh(self._scan(states), weight), kind, rows, positive=weight > 0)
+
+    def _both_sides(self, added: Sequence[FileState], removed: Sequence[FileState]) -> None:
+        after, before = self._scan(added), self._scan(removed)
+        if all(s.first_row_id is not None for s in (*added, *removed)):
+            for side, other, weight in ((after, before, 1), (before, after, -1)):
+                versions = other.select(*(other[c].alias(f"_other{c}") for c in _VERSION))
+                same = (side[_VERSION[0]] == versions[f"_other{_VERSION[0]}"]) & (
+                    side[_VERSION[1]] == versions[f"_other{_VERSION[1]}"]
+                )
+                self._part(self._weigh(side.join(versions, same, "left_anti"), weight), "row versions", None, positive=False)
+            return
+        both = self._weigh(after, 1).unionAll(self._weigh(before, -1))
+        self._part(_cancel(both, self._columns), "multisets", None, positive=False)
+
+    def _touched(self, pairs: Sequence[tuple[FileState, FileState]]) -> None:
+        """Rows deleted on one side only: read with Iceberg's `_deleted` flag, so that only deleted rows are joined."""
+        from pyspark.sql import functions as F
+
+        grown = [(was, now) for was, now in pairs if not was.deletes]
+        shrunk = [(was, now) for was, now in pairs if not now.deletes]
+        changed = [(was, now) for was, now in pairs if was.deletes and now.deletes]
+        for states, weight in (([now for _, now in grown], -1), ([was for was, _ in shrunk], 1)):
+            if states:
+                rows = _vector_rows(states)
+                self._part(self._weigh(self._deleted(states), weight), "deleted rows", rows, positive=weight > 0)
+        if not changed:
+            return
+        only_grew, rows = self._only_grew(changed)
+        was = self._deleted([was for was, _ in changed])
+        now = self._deleted([now for _, now in changed])
+        place = ("_file", "_pos")
+        for side, other, weight in ((now, was, -1), (was, now, 1)):
+            if weight > 0 and only_grew:
+                continue
+            known = other.select(*(other[c].alias(f"_other{c}") for c in place))
+            same = (side["_file"] == known["_other_file"]) & (side["_pos"] == known["_other_pos"])
+            left = side.join(F.broadcast(known) if rows is not None else known, same, "left_anti")
+            self._part(self._weigh(left, weight), "deleted rows", rows if only_grew else None, positive=weight > 0)
+
+    def _only_grew(self, pairs: Sequence[tuple[FileState, FileState]]) -> tuple[bool, int | None]:
+        """Whether no row came back, and how many rows were deleted (None: not known from metadata)."""
+        if all(was.deletes < now.deletes for was, now in pairs):
+            return True, None
+        vectors = all(d.is_vector for pair in pairs for state in pair for d in state.deletes)
+        if not vectors or len(pairs) > _INDEXED_FILES:
+            return False, None
+        rows = 0
+        for was, now in pairs:
+            before, after = self._files.position_index(was), self._files.position_index(now)
+            rows += after.cardinality() - before.cardinality()
+            before.merge(after)
+            if before.cardinality() != after.cardinality():
+                return False, None
+        return True, rows
+
+    # -- staged scans ----------------------------------------------------------------------------------------
+
+    def _can_stand_in(self) -> bool:
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            self._stand_in = self._stand_in or with_positions(self._session, self._table, self._columns)
+        except Py4JJavaError:  # a column of a type or with a default that v2 does not know
+            return False
+        return True
+
+    def _scan(self, states: Sequence[FileState]) -> DataFrame:
+        return self._stage(self._table, states)
+
+    def _deleted(self, states: Sequence[FileState]) -> DataFrame:
+        frame = self._stage(self._stand_in, states)
+        return frame.select(*map(_quoted, self._columns), "_file", "_pos", "_deleted").where("_deleted")
+
+    def _stage(self, table: Java, states: Sequence[FileState]) -> DataFrame:
+        name = f"trickle_{uuid.uuid4().hex}"
+        tasks = self._held.jvm.java.util.ArrayList()
+        for state in states:
+            tasks.add(self._files.task(state))
+            self._read[state.path] = state.bytes_read
+        self._held.task_sets.stageTasks(table, name, tasks)
+        self._held.tables.add(name, table)
+        self._staged.append((self._held, table, name))
+        return self._session.table(f"{_CATALOG}.{name}")
+
+    def _weigh(self, frame: DataFrame, weight: int) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return frame.select(*(frame[_quoted(c)] for c in self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
+
+
+def _vector_rows(states: Sequence[FileState]) -> int | None:
+    live = [s.live_rows for s in states]
+    return None if None in live else sum(s.rows for s in states) - sum(n for n in live if n is not None)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _cancel(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Sum the weights of equal rows and drop the zeros.
+
+    Spark's grouping takes -0.0 for 0.0; the text of a value tells them apart. A frame with a column that cannot be
+    grouped stays as it is: larger, and the same Z-set.
+    """
+    from pyspark.sql import functions as F
+
+    keys: list[Column] = []
+    values: list[Column] = []
+    for i, name in enumerate(columns):
+        column, kind = F.col(_quoted(name)), frame.schema[name].dataType
+        if _contains(kind, "variant", "geometry", "geography"):
+            return frame
+        keys.append(column.alias(f"k{i}"))
+        if _contains(kind, "float", "double"):
+            keys.append(column.cast("string").alias(f"t{i}"))
+        if _contains(kind, "float", "double", "map"):  # a grouping key of such a type is normalized
+            values.append(F.first(column).alias(f"v{i}"))
+    weight = F.sum(WEIGHT).alias(WEIGHT)
+    summed = frame.groupBy(*keys).agg(weight, *values).where(F.col(WEIGHT) != 0)
+    present = set(summed.columns)
+    taken = [F.col(f"v{i}" if f"v{i}" in present else f"k{i}").alias(c) for i, c in enumerate(columns)]
+    return summed.select(*taken, F.col(WEIGHT))
+
+
+def _contains(kind: DataType, *names: str) -> bool:
+    """Whether a type is, or holds at any depth, one of these."""
+    if kind.typeName() in names:
+        return True
+    parts: list[Any] = []
+    if kind.typeName() == "struct":
+        parts = [f.dataType for f in kind.fields]
+    elif kind.typeName() == "array":
+        parts = [kind.elementType]
+    elif kind.typeName() == "map":
+        parts = [kind.keyType, kind.valueType]
+    return any(_contains(part, *names) for part in parts)

@@ -1,0 +1,216 @@
+"""Iceberg's Java API through py4j, in few round trips.
+
+One call costs about 0.1 ms, so nothing here loops over files or snapshots from Python: collections are filtered
+and read in bulk on the JVM with method handles (`Handles`), and come back as one joined string.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Java = Any  # a py4j proxy: nothing of it can be checked
+
+_SEPARATOR = "\x00"  # in no path, id or number
+_GUAVA = "org.apache.iceberg.relocated.com.google.common.base.Function"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A top-level column of an Iceberg schema; `type` is Iceberg's type as JSON text (`"long"` for a primitive)."""
+
+    id: int
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What one metadata file says about its table. `snapshot_id` is None when the table is EMPTY."""
+
+    uuid: str
+    format_version: int
+    snapshot_id: int | None
+    schema_id: int
+    fields: tuple[Field, ...]
+    total_records: int | None
+    location: str
+
+
+class Handles:
+    """Iceberg methods as Java functions, made once per JVM. No Python callback is involved."""
+
+    def __init__(self, jvm: Java, gateway: Java) -> None:
+        self.jvm = jvm
+        self._gateway = gateway
+        self._loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        self._lookup = jvm.java.lang.invoke.MethodHandles.publicLookup()
+        common = jvm.org.apache.iceberg.relocated.com.google.common
+        self.iterables = common.collect.Iterables
+        self._joiner = common.base.Joiner.on(_SEPARATOR).useForNull("")
+        self._functions: dict[tuple[str, ...], Java] = {}
+        manager = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
+        self.task_sets = manager
+        # SparkTableCache has a static get() and an instance get(String); py4j takes one of the two by the JVM's
+        # reflection order, so `SparkTableCache.get()` fails on some starts. Plain reflection is stable.
+        get = self.class_of("org.apache.iceberg.spark.SparkTableCache").getMethod("get", self.array(jvm.java.lang.Class))
+        self.tables = get.invoke(None, self.array(jvm.java.lang.Object))
+
+    def class_of(self, name: str) -> Java:
+        return self._loader.loadClass(name)
+
+    def array(self, kind: Java, *items: Java) -> Java:
+        made = self._gateway.new_array(kind, len(items))
+        for i, item in enumerate(items):
+            made[i] = item
+        return made
+
+    def handle(self, owner: str, method: str, *parameters: str) -> Java:
+        classes = self.array(self.jvm.java.lang.Class, *(self.class_of(p) for p in parameters))
+        return self._lookup.unreflect(self.class_of(owner).getMethod(method, classes))
+
+    def as_interface(self, handle: Java, interface: str) -> Java:
+        return self.jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(self.class_of(interface), handle)
+
+    def getter(self, *steps: tuple[str, ...]) -> Java:
+        """A handle that applies the methods in order; a step is (class, method, parameter types of a static)."""
+        handle = self.handle(*steps[0])
+        for step in steps[1:]:
+            handle = self.jvm.java.lang.invoke.MethodHandles.filterReturnValue(handle, self.handle(*step))
+        return handle
+
+    def pluck(self, items: Java, *steps: tuple[str, ...]) -> list[str]:
+        """One value per item as text ("" for null), in one round trip."""
+        key = tuple(part for step in steps for part in (*step, ";"))
+        function = self._functions.get(key)
+        if function is None:
+            function = self._functions[key] = self.as_interface(self.getter(*steps), _GUAVA)
+        text = self._joiner.join(self.iterables.transform(items, function))
+        return text.split(_SEPARATOR) if text or not self.iterables.isEmpty(items) else []
+
+    def lookup_function(self, table: Java) -> Java:
+        """A java.util.function.Function that reads a java.util.Map; null for a missing key."""
+        get = self.handle("java.util.Map", "get", "java.lang.Object").bindTo(table)
+        return self.as_interface(get, "java.util.function.Function")
+
+    def keep(self, items: Java, values: Iterable[str], *steps: tuple[str, ...]) -> None:
+        """Keep the items of a Java collection whose getter gives one of the values."""
+        wanted = self.jvm.java.util.HashSet()
+        for value in values:
+            wanted.add(value)
+        getter = self.getter(*steps)
+        contains = self.handle("java.util.Collection", "contains", "java.lang.Object").bindTo(wanted)
+        contains = contains.asType(contains.type().changeParameterType(0, getter.type().returnType()))
+        test = self.jvm.java.lang.invoke.MethodHandles.filterReturnValue(getter, contains)
+        items.removeIf(self.as_interface(test, "java.util.function.Predicate").negate())
+
+
+@lru_cache(maxsize=4)
+def _handles(context: Java) -> Handles:
+    return Handles(context._jvm, context._gateway)
+
+
+def handles(session: SparkSession) -> Handles:
+    return _handles(session.sparkContext)
+
+
+def table_cache(session: SparkSession) -> Java:
+    """Iceberg's SparkTableCache: the tables that staged scans read."""
+    return handles(session).tables
+
+
+@lru_cache(maxsize=16)
+def _file_io(context: Java, implementation: str, properties: tuple[tuple[str, str], ...]) -> Java:
+    jvm = context._jvm
+    given = jvm.java.util.HashMap()
+    for key, value in properties:
+        given.put(key, value)
+    return jvm.org.apache.iceberg.CatalogUtil.loadFileIO(implementation, given, context._jsc.hadoopConfiguration())
+
+
+def file_io(session: SparkSession, catalog: str = "lake") -> Java:
+    """The FileIO that the session's catalog of that name would use; shared by all sessions of one context."""
+    prefix = f"spark.sql.catalog.{catalog}."
+    found = {str(k)[len(prefix) :]: str(v) for k, v in session.conf.getAll.items() if str(k).startswith(prefix)}
+    implementation = found.pop("io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
+    return _file_io(session.sparkContext, implementation, tuple(sorted(found.items())))
+
+
+def load_metadata(session: SparkSession, pointer_location: str, catalog: str = "lake") -> Java:
+    """The TableMetadata in a metadata file (plain or gzipped)."""
+    parser = handles(session).jvm.org.apache.iceberg.TableMetadataParser
+    return parser.read(file_io(session, catalog), pointer_location)
+
+
+def static_table(session: SparkSession, location_or_metadata: Java, name: str, catalog: str = "lake") -> Java:
+    """A read-only table pinned to one metadata file: no catalog is asked, no later commit is seen."""
+    jvm = handles(session).jvm
+    metadata = location_or_metadata
+    if isinstance(metadata, str):
+        metadata = load_metadata(session, metadata, catalog)
+    return _pinned(jvm, metadata, file_io(session, catalog), name)
+
+
+def _pinned(jvm: Java, metadata: Java, io: Java, name: str) -> Java:
+    iceberg = jvm.org.apache.iceberg
+    places = iceberg.LocationProviders.locationsFor(metadata.location(), metadata.properties())
+    return iceberg.BaseTable(iceberg.StaticTableOperations(metadata, io, places), name)
+
+
+def table_facts(session: SparkSession, metadata: Java) -> TableFacts:
+    """The small facts of a TableMetadata."""
+    iceberg = handles(session).jvm.org.apache.iceberg
+    schema = metadata.schema()
+    snapshot = metadata.currentSnapshot()
+    total = None if snapshot is None else snapshot.summary().get("total-records")
+    return TableFacts(
+        uuid=metadata.uuid(),
+        format_version=metadata.formatVersion(),
+        snapshot_id=None if snapshot is None else snapshot.snapshotId(),
+        schema_id=schema.schemaId(),
+        fields=_fields(iceberg.SchemaParser.toJson(schema)),
+        total_records=0 if snapshot is None else None if total is None else int(total),
+        location=metadata.location(),
+    )
+
+
+def _fields(schema_json: str) -> tuple[Field, ...]:
+    return tuple(
+        Field(f["id"], f["name"], f["type"] if isinstance(f["type"], str) else json.dumps(f["type"]))
+        for f in json.loads(schema_json)["fields"]
+    )
+
+
+def with_positions(session: SparkSession, table: Java, columns: Sequence[str]) -> Java:
+    """A stand-in for the table whose staged scans have the metadata columns `_file` and `_pos`.
+
+    Spark hides all metadata columns of a relation when one of them clashes with a column, and Iceberg's staged scan
+    of a v3 table has `_row_id` as a column. So the stand-in says it is v2: it carries the schema, cut down to
+    `columns`, and the FileIO; files, partition specs and deletes (deletion vectors too) come with the scan tasks.
+    """
+    jvm = handles(session).jvm
+    iceberg = jvm.org.apache.iceberg
+    base = table.operations().current()
+    if base.formatVersion() < 3:
+        return table
+    names = jvm.java.util.ArrayList()
+    for column in columns:
+        names.add(column)
+    metadata = (
+        iceberg.TableMetadata.buildFromEmpty(2)
+        .assignUUID()
+        .setLocation(base.location())
+        .setCurrentSchema(base.schema().select(names), base.lastColumnId())
+        .setDefaultPartitionSpec(iceberg.PartitionSpec.unpartitioned())
+        .setDefaultSortOrder(iceberg.SortOrder.unsorted())
+        .setProperties(base.properties())
+        .discardChanges()
+        .build()
+    )
+    return _pinned(jvm, metadata, table.io(), table.name())

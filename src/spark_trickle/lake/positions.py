@@ -1,0 +1,116 @@
+"""Small merge-on-read commits without a MERGE: delete rows by position, and append rows, in one snapshot.
+
+Deletion vectors are written on the driver through Iceberg's own writer: no Spark job. Appended rows are written by
+Spark the way Iceberg's compaction writes (data files without a commit), then committed together with the vectors.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake.files import FileReader
+from spark_trickle.lake.jvm import Handles, Java, handles
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Positions = Mapping[str, Sequence[int]]  # data file (`_file`) -> row positions (`_pos`)
+
+
+def delete_positions(session: SparkSession, table: Java, positions: Positions) -> int:
+    """Delete rows by (`_file`, `_pos`) from a v3 table in one commit; gives the new snapshot id."""
+    return append_and_delete(session, table, None, positions)
+
+
+def append_and_delete(session: SparkSession, table: Java, frame: DataFrame | None, positions: Positions) -> int:
+    """Append the rows of `frame` and delete rows by position, in one commit; gives the new snapshot id.
+
+    `table` comes from a catalog, which receives the commit. Fails when the table changed since it was loaded in a way
+    that touches the same data files.
+    """
+    if table.operations().current().formatVersion() < 3:
+        raise TrickleError("INTERNAL", f"{table.name()} is not a v3 table: it has no deletion vectors.")
+    base = table.currentSnapshot()
+    commit = table.newRowDelta()
+    if positions:
+        _delete(session, table, base.snapshotId(), positions, commit)
+    if frame is not None:
+        files = write_files(session, table, frame).iterator()
+        while files.hasNext():
+            commit.addRows(files.next())
+    if base is not None:
+        commit.validateFromSnapshot(base.snapshotId())
+    commit.commit()
+    snapshot: int = table.currentSnapshot().snapshotId()
+    return snapshot
+
+
+def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
+    """Write rows as data files of the table without a commit; gives the set of Iceberg's DataFile.
+
+    `frame` has the table's columns, in any order.
+    """
+    from pyspark.sql import functions as F
+
+    held = handles(session)
+    name = f"trickle_{uuid.uuid4().hex}"
+    coordinator = held.jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
+    columns = [f.name() for f in table.schema().columns()]
+    rows = frame.select(
+        *(frame["`" + c.replace("`", "``") + "`"] for c in columns),
+        # null: these rows take their row id and version from the commit, like any appended row
+        F.lit(None).cast("bigint").alias("_row_id"),
+        F.lit(None).cast("bigint").alias("_last_updated_sequence_number"),
+    )
+    held.tables.add(name, table)
+    try:
+        options = {"rewritten-file-scan-task-set-id": name, "fanout-enabled": "true"}
+        rows.write.format("iceberg").options(**options).mode("append").save(name)
+        return coordinator.fetchNewFiles(table, name)
+    finally:
+        coordinator.clearRewrite(table, name)
+        held.tables.remove(name)
+
+
+def _delete(session: SparkSession, table: Java, snapshot: int, positions: Positions, commit: Java) -> None:
+    held, files = handles(session), FileReader(session, table)
+    iceberg = held.jvm.org.apache.iceberg
+    states = files.lookup(snapshot, set(positions))
+    if states is None:
+        raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.")
+    missing = positions.keys() - {s.path for s in states}
+    if missing:
+        raise TrickleError("INTEGRITY", f"{table.name()} has no data file {min(missing)}.")
+    earlier = held.jvm.java.util.HashMap()
+    for state in states:
+        if state.deletes:
+            earlier.put(state.path, files.position_index(state))
+    format_ = iceberg.FileFormat.PUFFIN
+    factory = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(format_).operationId(str(uuid.uuid4())).build()
+    writer = iceberg.deletes.BaseDVFileWriter(factory, held.lookup_function(earlier))
+    specs = table.specs()
+    paths = held.jvm.java.util.ArrayList()
+    for state in states:
+        writer.delete(state.path, _index(held, positions[state.path]), specs.get(state.spec_id), state.file.partition())
+        paths.add(state.path)
+    writer.close()
+    result = writer.result()
+    for vector in result.deleteFiles():
+        commit.addDeletes(vector)
+    for replaced in result.rewrittenDeleteFiles():
+        commit.removeDeletes(replaced)
+    commit.validateDataFilesExist(paths).validateDeletedFiles()
+
+
+def _index(held: Handles, positions: Sequence[int]) -> Java:
+    """A PositionDeleteIndex in few calls: the numbers cross as one JSON text."""
+    iceberg = held.jvm.org.apache.iceberg
+    mapper = iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
+    longs = mapper.getTypeFactory().constructCollectionType(
+        held.class_of("java.util.ArrayList"), held.class_of("java.lang.Long")
+    )
+    values = mapper.readValue("[" + ",".join(map(str, sorted(positions))) + "]", longs)
+    return iceberg.deletes.Deletes.toPositionIndex(iceberg.io.CloseableIterable.withNoopClose(values))

@@ -1,0 +1,80 @@
+"""Tables and views of the lake as their metadata files describe them. Metadata files never change: cached by path."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake import jvm
+from spark_trickle.lake.jvm import Java, TableFacts
+from spark_trickle.model import Pointer
+from spark_trickle.sql.lower import LakeView
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_KEPT = 256
+
+
+class Lake:
+    """Reads metadata through a session; safe to share between threads."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self._metadata: OrderedDict[str, Java] = OrderedDict()
+        self._facts: OrderedDict[str, TableFacts] = OrderedDict()
+        self._views: OrderedDict[str, LakeView] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def metadata(self, location: str) -> Java:
+        """Iceberg's TableMetadata in this file."""
+        with self._lock:
+            found = self._metadata.get(location)
+        if found is None:
+            try:
+                found = jvm.load_metadata(self.session, location)
+            except Exception as error:
+                raise TrickleError(
+                    "CATALOG_CORRUPT", f"the metadata file {location} cannot be read: {str(error).splitlines()[-1]}"
+                ) from error
+            self._keep(self._metadata, location, found, most=32)
+        return found
+
+    def facts(self, location: str) -> TableFacts:
+        with self._lock:
+            found = self._facts.get(location)
+        if found is None:
+            found = jvm.table_facts(self.session, self.metadata(location))
+            self._keep(self._facts, location, found)
+        return found
+
+    def table(self, location: str, name: str) -> Java:
+        """A read-only Iceberg table pinned at this metadata."""
+        return jvm.static_table(self.session, self.metadata(location), name)
+
+    def view(self, pointer: Pointer) -> LakeView:
+        with self._lock:
+            found = self._views.get(pointer.location)
+        if found is None:
+            parser = jvm.handles(self.session).jvm.org.apache.iceberg.view.ViewMetadataParser
+            body = json.loads(parser.toJson(parser.read(jvm.file_io(self.session), pointer.location)))
+            current = next(v for v in body["versions"] if v["version-id"] == body["current-version-id"])
+            schema = next(s for s in body["schemas"] if s["schema-id"] == current["schema-id"])
+            text = next(r["sql"] for r in current["representations"] if r["dialect"] == "spark")
+            found = LakeView(
+                name=pointer.name,
+                text=text,
+                namespace=".".join(current["default-namespace"]),
+                columns=tuple(f["name"] for f in schema["fields"]),
+            )
+            self._keep(self._views, pointer.location, found)
+        return found
+
+    def _keep(self, store: OrderedDict[str, Any], key: str, value: Any, most: int = _KEPT) -> None:
+        with self._lock:
+            store[key] = value
+            while len(store) > most:
+                store.popitem(last=False)

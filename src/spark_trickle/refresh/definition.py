@@ -1,0 +1,216 @@
+"""A definition, compiled: what it reads, what it gives, and how it can be maintained.
+
+Everything here is analysis; no Spark job runs. The result depends on the definition's text, the schemas of its inputs
+and the texts of its views, and on nothing else, so it can be cached under those.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_trickle.delta.root import HASH, Comparison, Plan, Rows, comparisons, plan_root
+from spark_trickle.errors import NotIncremental, TrickleError
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import (
+    HIDDEN_NAMESPACE,
+    HIDDEN_PREFIX,
+    LAKE,
+    Column,
+    InputKind,
+    Pointer,
+    StreamTable,
+    TableName,
+)
+from spark_trickle.spark.analyze import Analyzer
+from spark_trickle.spark.compile import PlainLeaves, compile_sql
+from spark_trickle.spark.guard import roundtrip
+from spark_trickle.sql.algebra import Operator, scans
+from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
+from spark_trickle.sql.mentions import mentioned
+from spark_trickle.sql.prune import prune
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_UNSTORABLE = ("void", "interval")
+
+Inputs = dict[TableName, tuple[InputKind, tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    definition: str
+    namespace: str
+    columns: tuple[Column, ...]
+    inputs: Inputs  # columns used, in the table's own names
+    views: tuple[TableName, ...]
+    root: Operator | None
+    plan: Plan | None  # None: FULL only
+    reason: str | None  # why FULL only
+    compare: Mapping[str, Comparison]
+    notices: tuple[str, ...]
+
+    @property
+    def incremental(self) -> bool:
+        return self.plan is not None
+
+    @property
+    def time_dependent(self) -> bool:
+        return bool(self.reason) and str(self.reason).startswith("TIME_DEPENDENT")
+
+    @property
+    def hidden(self) -> tuple[Column, ...]:
+        return self.plan.hidden if self.plan is not None else (Column(HASH, "bigint"),)
+
+    @property
+    def storage_columns(self) -> tuple[Column, ...]:
+        return (*self.columns, *self.hidden)
+
+    @property
+    def layout(self) -> str:
+        """The shape of the storage: another one needs another storage table."""
+        identity = "rows" if self.plan is None or isinstance(self.plan, Rows) else "keys"
+        keys = [] if identity == "rows" else [k.stored for k in self.plan.keys]  # type: ignore[union-attr]
+        columns = [[c.name, c.type] for c in self.storage_columns]
+        return json.dumps({"identity": identity, "keys": keys, "columns": columns}, sort_keys=True)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the meaning: names in the tree follow from the text alone, so equal meaning gives equal SQL."""
+        body = compile_sql(self.root, PlainLeaves()) if self.root is not None else self.definition
+        shape = json.dumps([[c.name, c.type] for c in self.columns])
+        return hashlib.sha256(f"{body}\n{shape}".encode()).hexdigest()[:32]
+
+
+class LakeTables:
+    """Names of a definition, looked up in one set of pointers."""
+
+    def __init__(
+        self, lake: Lake, pointers: Mapping[TableName, Pointer], stream_tables: Mapping[TableName, StreamTable]
+    ):
+        self.lake = lake
+        self.pointers = pointers
+        self.stream_tables = stream_tables
+
+    def find(self, parts: tuple[str, ...], namespace: str) -> LakeTable | LakeView | None:
+        name = resolve(parts, namespace)
+        stream_table = self.stream_tables.get(name)
+        if stream_table is not None:
+            columns = tuple(c.name for c in stream_table.columns)
+            return LakeTable(stream_table.storage, InputKind.STREAM_TABLE, columns)
+        pointer = self.pointers.get(name)
+        if pointer is None:
+            return None
+        if name.namespace == HIDDEN_NAMESPACE:
+            raise TrickleError(
+                "INVALID_QUERY",
+                f"{name} is the storage of a stream table",
+                hint="Read the stream table by its own name; SHOW STREAM TABLES lists them.",
+            )
+        if pointer.is_view:
+            return self.lake.view(pointer)
+        return LakeTable(name, InputKind.SOURCE, tuple(f.name for f in self.lake.facts(pointer.location).fields))
+
+
+def resolve(parts: tuple[str, ...], namespace: str) -> TableName:
+    if len(parts) > 1 and parts[0].lower() == LAKE:
+        parts = parts[1:]
+    if len(parts) == 1:
+        return TableName(namespace, parts[0])
+    return TableName(".".join(parts[:-1]), parts[-1])
+
+
+def compile_definition(
+    session: SparkSession,
+    tables: LakeTables,
+    definition: str,
+    namespace: str,
+    *,
+    use_states: bool = True,
+) -> Compiled:
+    """Compile a definition in a session whose current catalog and namespace are the lake's."""
+    analyzer = Analyzer(session)
+    columns = analyzer.columns(definition)
+    _check_columns(columns)
+    root: Operator | None = None
+    plan: Plan | None = None
+    reason: str | None = None
+    compare: dict[str, Comparison] = {}
+    lowered: Lowered | None = None
+    try:
+        lowered = lower(definition, tables, analyzer, namespace)
+        differs = roundtrip(session, definition)
+        if differs is not None:
+            raise NotIncremental("SQL_ROUNDTRIP", differs)
+        root, types = analyzer.annotate(prune(lowered.root), PlainLeaves())
+        plan = plan_root(root, tuple(c.name for c in columns), types, use_states=use_states)
+        compare = comparisons(plan, types)
+    except NotIncremental as refusal:
+        reason = refusal.message
+    except TrickleError as refusal:
+        if refusal.code != "SYNTAX_ERROR":  # Spark has accepted the text: the fault is our parser's
+            raise
+        reason = f"SQL_ROUNDTRIP: {refusal.message}"
+    if lowered is not None and plan is not None and root is not None:
+        kinds = {i.name: i.kind for i in lowered.inputs}
+        inputs = _columns_read(root, kinds)
+        views = tuple(v.name for v in lowered.views)
+    else:
+        root = None
+        inputs, views = _mentioned_inputs(tables, definition, namespace)
+    return Compiled(
+        definition=definition,
+        namespace=namespace,
+        columns=columns,
+        inputs=inputs,
+        views=views,
+        root=root,
+        plan=plan,
+        reason=reason,
+        compare=compare,
+        notices=lowered.notices if lowered else (),
+    )
+
+
+def _check_columns(columns: tuple[Column, ...]) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.lower() in seen:
+            raise TrickleError("DUPLICATE_COLUMN", f"two output columns are called {column.name}")
+        if column.name.lower().startswith(HIDDEN_PREFIX) or column.name.startswith("__"):
+            raise TrickleError(
+                "INVALID_NAME",
+                f"output column {column.name}: names that start with {HIDDEN_PREFIX} or __ are kept for hidden columns",
+                hint="Give the column an alias.",
+            )
+        if any(t in column.type for t in _UNSTORABLE):
+            raise TrickleError("UNSTORABLE_TYPE", f"output column {column.name} has type {column.type}")
+        seen.add(column.name.lower())
+
+
+def _columns_read(root: Operator, kinds: Mapping[TableName, InputKind]) -> Inputs:
+    read: dict[TableName, dict[str, None]] = {}
+    for scan in scans(root):
+        read.setdefault(scan.input, {}).update(dict.fromkeys(f.source for f in scan.fields))
+    return {name: (kinds[name], tuple(columns)) for name, columns in read.items()}
+
+
+def _mentioned_inputs(tables: LakeTables, text: str, namespace: str) -> tuple[Inputs, tuple[TableName, ...]]:
+    """All columns of all tables that the text or its views may mean."""
+    inputs: Inputs = {}
+    views: dict[TableName, None] = {}
+    waiting = [(text, namespace)]
+    while waiting:
+        body, home = waiting.pop()
+        for parts in sorted(mentioned(body)):
+            found = tables.find(parts, home)
+            if isinstance(found, LakeTable):
+                inputs[found.name] = (found.kind, found.columns)
+            elif isinstance(found, LakeView) and found.name not in views:
+                views[found.name] = None
+                waiting.append((found.text, found.namespace))
+    return inputs, tuple(views)

@@ -1,0 +1,130 @@
+"""The one equality: multisets under Spark's grouping equality.
+
+NULL = NULL, NaN = NaN, -0.0 = 0.0, maps by their sorted entries. Columns that SQL leaves open or that depend on the order
+of float additions are compared as `Comparison` says. verify, tests, the fuzzer and benchmarks all use `compare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_trickle.delta.root import Comparison
+from spark_trickle.model import Column
+from spark_trickle.spark.compile import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RELATIVE_ERROR = 1e-9
+
+
+def canonical(expression: str, type_: str) -> str:
+    """An expression that is equal exactly when the values are, for types Spark itself cannot compare."""
+    if type_.startswith("map<"):
+        return f"array_sort(transform(map_entries({expression}), e -> to_json(e)))"
+    if type_ == "variant":
+        return f"to_json({expression})"
+    if "map<" in type_ or "variant" in type_:
+        return f"to_json(named_struct('v', {expression}))"
+    return expression
+
+
+def row_hash(columns: Sequence[Column]) -> str:
+    """A hash of the row that equal rows share. Never an identity by itself: columns are compared as well."""
+    return f"xxhash64({', '.join(canonical(quote(c.name), c.type) for c in columns)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    rows: int  # of the left side
+    missing: int  # in the right side only
+    extra: int  # in the left side only
+    examples: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        return not self.missing and not self.extra
+
+
+def compare(
+    session: SparkSession,
+    left: str,
+    right: str,
+    columns: Sequence[Column],
+    how: Mapping[str, Comparison] | None = None,
+) -> Difference:
+    """Compare two relations (SQL that can stand in FROM) as multisets."""
+    how = how or {}
+    exact = [c for c in columns if how.get(c.name, Comparison.EXACT) in (Comparison.EXACT, Comparison.BAG)]
+    floats = [c for c in columns if how.get(c.name) is Comparison.APPROXIMATE]
+    keys = ", ".join(f"{_key(c, how)} AS {quote(f'k{n}')}" for n, c in enumerate(exact))
+    names = ", ".join(quote(f"k{n}") for n in range(len(exact)))
+    shown = ", ".join(
+        f"CAST({quote(c.name)} AS STRING)" if _castable(c) else f"to_json(named_struct('v', {quote(c.name)}))"
+        for c in columns
+    )
+    rows = session.sql(f"SELECT count(*) FROM {left}").first()[0]
+    if floats:
+        return _approximately(session, left, right, keys, names, floats, rows)
+    keys = keys or "1 AS k0"
+    names = names or "k0"
+    sides = " UNION ALL ".join(
+        f"SELECT {keys}, {w} AS w, concat_ws(', ', {_shown(shown)}) AS shown FROM {side}"
+        for side, w in ((left, 1), (right, -1))
+    )
+    odd = session.sql(
+        f"SELECT any_value(shown), sum(w) AS w FROM ({sides}) GROUP BY {names} HAVING sum(w) <> 0"
+    ).persist()
+    try:
+        extra, missing = odd.selectExpr("coalesce(sum(greatest(w, 0)), 0)", "coalesce(sum(greatest(-w, 0)), 0)").first()
+        examples = tuple(f"{'extra' if w > 0 else 'missing'} x{abs(w)}: ({text})" for text, w in odd.limit(5).collect())
+    finally:
+        odd.unpersist()
+    return Difference(rows, missing, extra, examples)
+
+
+def _castable(column: Column) -> bool:
+    return column.type != "variant"
+
+
+def _shown(shown: str) -> str:
+    return shown or "''"
+
+
+def _key(column: Column, how: Mapping[str, Comparison]) -> str:
+    if how.get(column.name) is Comparison.BAG:
+        return f"array_sort({quote(column.name)})"
+    return canonical(quote(column.name), column.type)
+
+
+def _approximately(
+    session: SparkSession, left: str, right: str, keys: str, names: str, floats: Sequence[Column], rows: int
+) -> Difference:
+    """Rows equal in the exact columns are paired in the order of the float ones, which must be close."""
+    values = [f"v{n}" for n in range(len(floats))]
+    listed = ", ".join(f"CAST({quote(c.name)} AS DOUBLE) AS {v}" for c, v in zip(floats, values, strict=True))
+    keys = keys or "1 AS k0"
+    names = names or "k0"
+    order = ", ".join(values)
+
+    def side(relation: str) -> str:
+        return (
+            f"SELECT *, row_number() OVER (PARTITION BY {names} ORDER BY {order}) AS n "
+            f"FROM (SELECT {keys}, {listed} FROM {relation})"
+        )
+
+    on = " AND ".join(f"l.{k} <=> r.{k}" for k in (*names.split(", "), "n"))
+    close = " AND ".join(
+        f"(l.{v} <=> r.{v} OR abs(l.{v} - r.{v}) <= {RELATIVE_ERROR} * greatest(abs(l.{v}), abs(r.{v})))"
+        for v in values
+    )
+    odd = session.sql(
+        f"SELECT l.n IS NULL AS missing, r.n IS NULL AS extra, to_json(struct(l.*)), to_json(struct(r.*)) "
+        f"FROM ({side(left)}) l FULL OUTER JOIN ({side(right)}) r ON {on} "
+        f"WHERE l.n IS NULL OR r.n IS NULL OR NOT coalesce({close}, false)"
+    ).collect()
+    missing = sum(1 for r in odd if not r[1])
+    extra = sum(1 for r in odd if not r[0])
+    return Difference(rows, missing, extra, tuple(f"{r[2]} against {r[3]}" for r in odd[:5]))

@@ -1,0 +1,187 @@
+"""The inputs of one refresh: where each was at the frontier, where it is at the cut, and what lies between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake.attempt import Attempt
+from spark_trickle.lake.feed import Feed, read_changes
+from spark_trickle.lake.jvm import TableFacts
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import Dependency, InputKind, Pointer, TableName, UsedColumn
+from spark_trickle.refresh.definition import Compiled
+from spark_trickle.spark.compile import quote
+from spark_trickle.sql.algebra import State
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Feeds and key lists of at most this many rows are broadcast.
+SMALL = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    name: TableName
+    kind: InputKind
+    columns: tuple[str, ...]
+    pointer: Pointer
+    facts: TableFacts
+    frontier: Dependency | None  # None before the first refresh
+
+    @property
+    def changed(self) -> bool:
+        return self.frontier is None or self.frontier.snapshot_id != self.facts.snapshot_id
+
+    def at_cut(self) -> Dependency:
+        """This input's part of the frontier after the refresh."""
+        fields = {f.name.lower(): f for f in self.facts.fields}
+        used = tuple(UsedColumn(c, fields[c.lower()].type, fields[c.lower()].id) for c in self.columns)
+        return Dependency(
+            input=self.name,
+            kind=self.kind,
+            columns=used,
+            table_uuid=self.facts.uuid,
+            snapshot_id=self.facts.snapshot_id,
+            schema_id=self.facts.schema_id,
+            pointer=self.pointer.location,
+        )
+
+
+def gather(
+    lake: Lake, compiled: Compiled, pointers: Mapping[TableName, Pointer], frontier: Mapping[TableName, Dependency]
+) -> tuple[Input, ...]:
+    """The inputs at the cut. A missing one is named."""
+    inputs = []
+    for name, (kind, columns) in compiled.inputs.items():
+        pointer = pointers.get(name)
+        if pointer is None:
+            raise TrickleError("SOURCE_DROPPED", f"{name} is gone")
+        known = frontier.get(name)
+        if known is not None and known.pointer is None:
+            known = None
+        inputs.append(Input(name, kind, columns, pointer, lake.facts(pointer.location), known))
+    return tuple(inputs)
+
+
+def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
+    """(code, message) when the delta since the frontier cannot be known."""
+    known = item.frontier
+    if known is None:
+        return None
+    if known.table_uuid != item.facts.uuid:
+        return "TABLE_REPLACED", f"{item.name} is another table than at the last refresh"
+    ids = {f.name.lower(): f.id for f in item.facts.fields}
+    for used in known.columns:
+        now = ids.get(used.name.lower())
+        if now is not None and now != used.field_id:
+            return "TABLE_REPLACED", f"column {used.name} of {item.name} is another column than at the last refresh"
+    if item.changed and known.snapshot_id is not None:
+        if lake.metadata(item.pointer.location).snapshot(known.snapshot_id) is None:
+            return "SNAPSHOT_EXPIRED", f"snapshot {known.snapshot_id} of {item.name} was removed"
+    return None
+
+
+@dataclass(slots=True)
+class Feeds:
+    """The change feeds of one attempt, and the names its SQL uses for tables (`Leaves`)."""
+
+    attempt: Attempt
+    inputs: Mapping[TableName, Input]
+    feeds: dict[TableName, Feed] = field(default_factory=dict)
+    rows: dict[TableName, int] = field(default_factory=dict)
+    _views: dict[TableName, str] = field(default_factory=dict)
+    _cached: list[DataFrame] = field(default_factory=list)
+    _old: dict[TableName, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)  # rows of materialized views
+
+    def open(self, item: Input) -> Feed:
+        """Plan the feed of a changed input; counts its rows only where metadata does not tell."""
+        table = self.attempt.lake.table(item.pointer.location, str(item.name))
+        old = item.frontier.snapshot_id if item.frontier else None
+        feed = read_changes(self.attempt.session, table, old, item.facts.snapshot_id, item.columns)
+        self.feeds[item.name] = feed
+        if feed.frame is None:
+            self.rows[item.name] = 0
+        elif feed.rows is not None:
+            self.rows[item.name] = feed.rows
+        return feed
+
+    def count(self, name: TableName) -> int:
+        """Changed rows of an input; materializes the feed when nobody knows."""
+        if name not in self.rows:
+            self.keep(name)
+        return self.rows[name]
+
+    def keep(self, name: TableName) -> None:
+        """Materialize a feed: it is read more than once, or its size is needed."""
+        frame = self.feeds[name].frame
+        if frame is None or name in self._views:
+            return
+        view, rows = self.materialize(frame, "changes")
+        self._views[name] = view
+        self.rows[name] = rows
+
+    def materialize(self, frame: DataFrame, what: str) -> tuple[str, int]:
+        """Cache a relation under a view name; returns the name and its rows."""
+        cached = frame.persist()
+        self._cached.append(cached)
+        rows = cached.count()
+        view = self.attempt.view_name(what)
+        cached.createOrReplaceTempView(view)
+        self.sizes[view] = rows
+        return view, rows
+
+    @property
+    def changed(self) -> frozenset[TableName]:
+        return frozenset(n for n, f in self.feeds.items() if f.frame is not None and self.rows.get(n) != 0)
+
+    @property
+    def append_only(self) -> bool:
+        return all(f.append_only for f in self.feeds.values() if f.frame is not None)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(f.bytes_read for f in self.feeds.values())
+
+    # Leaves: the names of tables in the SQL of this attempt
+
+    def state(self, table: TableName, state: State) -> str:
+        if state is State.NEW:
+            return self.attempt.qualified(table)
+        if table not in self._old:
+            self._old[table] = self._old_state(self.inputs[table])
+        return self._old[table]
+
+    def _old_state(self, item: Input) -> str:
+        here = self.attempt.qualified(item.name)
+        frontier = item.frontier
+        if frontier is None or frontier.snapshot_id is None:
+            return f"(SELECT * FROM {here} WHERE false)"
+        if frontier.schema_id == item.facts.schema_id:
+            return f"{here} VERSION AS OF {frontier.snapshot_id}"
+        # VERSION AS OF shows the old names and types: read by field id instead.
+        return self.attempt.pin(item.name, frontier.snapshot_id)
+
+    def changes(self, table: TableName) -> str:
+        if table not in self._views:
+            frame = self.feeds[table].frame
+            assert frame is not None
+            view = self.attempt.view_name("changes")
+            frame.createOrReplaceTempView(view)
+            self._views[table] = view
+        return quote(self._views[table])
+
+    def small(self, table: TableName) -> bool:
+        if not table.namespace:  # a materialized view of this attempt
+            return self.sizes.get(table.name, SMALL + 1) <= SMALL
+        return self.rows.get(table, SMALL + 1) <= SMALL
+
+    def release(self) -> None:
+        for frame in self._cached:
+            frame.unpersist()
+        for feed in self.feeds.values():
+            feed.release()

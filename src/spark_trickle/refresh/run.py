@@ -1,0 +1,541 @@
+"""Run refreshes: take the cut, decide, stage in an attempt, publish.
+
+One attempt serves all stream tables of a call, so that they all see the same cut, and a consumer reads what its upstream
+has just staged. A chain publishes table by table; a group in one transaction at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from spark_trickle.catalog.leases import Heartbeat, Lease
+from spark_trickle.catalog.store import CatalogStore, Transaction
+from spark_trickle.config import Settings
+from spark_trickle.delta.optimize import PASSES, Pass
+from spark_trickle.errors import Kind, TrickleError
+from spark_trickle.graph.dag import Graph
+from spark_trickle.lake.attempt import Attempt, Attempts
+from spark_trickle.lake.publish import Member, publish
+from spark_trickle.lake.staging import Staging
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import (
+    HIDDEN_NAMESPACE,
+    Action,
+    Dependency,
+    HistoryEntry,
+    InputKind,
+    Mode,
+    Pointer,
+    RefreshResult,
+    Status,
+    StreamTable,
+    TableName,
+)
+from spark_trickle.refresh.compiler import Compiler
+from spark_trickle.refresh.decide import Change, Decision, Past, Situation, decide_by_cost, decide_early
+from spark_trickle.refresh.definition import Compiled
+from spark_trickle.refresh.full import create_view, write_full
+from spark_trickle.refresh.inputs import Feeds, Input, gather, trouble
+from spark_trickle.refresh.outcome import Counts, Differential
+from spark_trickle.refresh.stages import Stages
+from spark_trickle.spark.analyze import spark_error
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Every pointer of the lake at one instant."""
+
+    pointers: Mapping[TableName, Pointer]
+    instant: datetime
+
+
+@dataclass(slots=True)
+class Work:
+    """One stream table in one attempt."""
+
+    table: StreamTable
+    attempt: Attempt
+    stages: Stages
+    refresh_id: str
+    decision: Decision
+    counts: Counts = field(default_factory=Counts)
+    changed: dict[str, int] = field(default_factory=dict)
+    bytes_read: int = 0
+
+    def result(self) -> RefreshResult:
+        return RefreshResult(
+            name=str(self.table.name),
+            action=self.decision.action,
+            reason=self.decision.reason,
+            rows_inserted=self.counts.inserted,
+            rows_updated=self.counts.updated,
+            rows_deleted=self.counts.deleted,
+            seconds=round(self.stages.total, 4),
+            stages=self.stages.rounded(),
+            rows_changed=self.changed,
+        )
+
+
+@dataclass(slots=True)
+class Refresher:
+    store: CatalogStore
+    settings: Settings
+    lake: Lake
+    attempts: Attempts
+    heartbeat: Heartbeat
+    compiler: Compiler
+    passes: tuple[Pass, ...] = PASSES
+    probe: Callable[[str], None] | None = None  # tests fail a refresh at a named point
+
+    def cut(self) -> Cut:
+        instant = datetime.now(UTC)
+        return Cut(self.store.pointers(), instant)
+
+    # -- refresh ---------------------------------------------------------------------------------------------------
+
+    def refresh(
+        self, names: Sequence[TableName], mode: Mode | None, *, upstream: bool, together: bool, initiated_by: str
+    ) -> tuple[RefreshResult, ...]:
+        """Refresh stream tables; results in the order of `names`."""
+        started = Stages()
+        known = {t.name: t for t in self.store.stream_tables()}
+        for name in names:
+            if name not in known:
+                raise unknown(name, known)
+        order = graph_of(known.values()).ancestors_first(names) if upstream else tuple(names)
+        pending = self._pending(order, known, names, mode)
+        results: dict[TableName, RefreshResult] = {}
+        if pending:
+            results = self._run(pending, names, mode, together=together, initiated_by=initiated_by)
+        for name in names:
+            if name not in results:
+                results[name] = self._no_data(known[name], started, initiated_by)
+        return tuple(results[name] for name in names)
+
+    def _pending(
+        self,
+        order: Sequence[TableName],
+        known: Mapping[TableName, StreamTable],
+        names: Sequence[TableName],
+        mode: Mode | None,
+    ) -> tuple[TableName, ...]:
+        """The stream tables that may have something to do, told by pointers alone."""
+        pointers = self.store.pointers()
+        storages: set[TableName] = set()
+        found = []
+        for name in order:
+            table = known[name]
+            asked = name in names and mode is Mode.FULL
+            moved = any(
+                d.pointer is None or d.input in storages or _location(pointers, d.input) != d.pointer
+                for d in table.dependencies
+            )
+            own = _location(pointers, table.storage) != table.storage_pointer or table.name not in pointers
+            if asked or moved or own or table.status is not Status.ACTIVE or time_dependent(table):
+                found.append(name)
+                storages.add(table.storage)
+        return tuple(found)
+
+    def _no_data(self, table: StreamTable, stages: Stages, initiated_by: str) -> RefreshResult:
+        reason = "NO_CHANGE: no input changed since the last refresh"
+        now = datetime.now(UTC)
+        entry = HistoryEntry(
+            refresh_id=uuid.uuid4().hex,
+            name=str(table.name),
+            state="COMPLETED",
+            action=Action.NO_DATA,
+            reason=reason,
+            initiated_by=initiated_by,
+            started_at=now,
+            ended_at=now,
+            seconds=round(stages.total, 4),
+            rows_inserted=0,
+            rows_updated=0,
+            rows_deleted=0,
+            rows_changed={},
+            stages={},
+            error_code=None,
+            error=None,
+        )
+        with self.store.write() as tx:
+            tx.add_refresh(entry, table.id)
+            tx.update_stream_table(table.id, data_timestamp=now)
+        return RefreshResult(str(table.name), Action.NO_DATA, reason, seconds=round(stages.total, 4))
+
+    def _run(
+        self,
+        order: Sequence[TableName],
+        names: Sequence[TableName],
+        mode: Mode | None,
+        *,
+        together: bool,
+        initiated_by: str,
+    ) -> dict[TableName, RefreshResult]:
+        known = {t.name: t for t in self.store.stream_tables()}
+        leases = [f"stream_table:{known[n].id}" for n in order if n in known]
+        with self.heartbeat.holding(leases, self.settings.lease_wait_seconds) as lease:
+            # Another refresh may have been here while we waited.
+            known = {t.name: t for t in self.store.stream_tables()}
+            for name in order:
+                if name not in known:
+                    raise unknown(name, known)
+            cut = self.cut()
+            results: dict[TableName, RefreshResult] = {}
+            staged: list[tuple[Member, Work]] = []
+            with self.attempts.begin({}) as attempt:
+                try:
+                    for name in order:
+                        asked = mode if name in names else None
+                        member, work = self._stage(attempt, known, name, cut, asked, lease, initiated_by)
+                        staged.append((member, work))
+                        if not together:
+                            self._publish(staged)
+                            results[name] = work.result()
+                            staged = []
+                    if staged:
+                        self._publish(staged)
+                        results.update({w.table.name: w.result() for _, w in staged})
+                except BaseException as error:
+                    for member, work in staged:
+                        if member.staging is not None:
+                            self.discard(member.staging)
+                        self._failed(work, spark_error(error))
+                    raise
+        return results
+
+    def rebuild(
+        self, attempt: Attempt, table: StreamTable, known: Mapping[TableName, StreamTable], cut: Cut, lease: Lease
+    ) -> RefreshResult:
+        """Recompute a stream table whose definition was altered, and publish both together."""
+        member, work = self._stage(
+            attempt, {**known, table.name: table}, table.name, cut, None, lease, "alter", altered=True
+        )
+        try:
+            self._publish([(member, work)])
+        except BaseException as error:
+            if member.staging is not None:
+                self.discard(member.staging)
+            self._failed(work, spark_error(error))
+            raise
+        return work.result()
+
+    def _stage(
+        self,
+        attempt: Attempt,
+        known: Mapping[TableName, StreamTable],
+        name: TableName,
+        cut: Cut,
+        asked: Mode | None,
+        lease: Lease,
+        initiated_by: str,
+        *,
+        altered: bool = False,
+    ) -> tuple[Member, Work]:
+        table = known[name]
+        work = Work(table, attempt, Stages(), uuid.uuid4().hex, Decision(Action.NO_DATA, ""))
+        with self.store.write() as tx:
+            tx.start_refresh(work.refresh_id, table.id, str(name), initiated_by)
+        staging: list[Staging] = []
+        try:
+            member = self._compute(work, known, cut, asked, lease, staging, altered=altered)
+        except BaseException as error:
+            for stage in staging:
+                self.discard(stage)
+            problem = _located(spark_error(error), table)
+            self._failed(work, problem)
+            if isinstance(error, Exception):
+                raise problem from error
+            raise
+        return member, work
+
+    def _compute(
+        self,
+        work: Work,
+        known: Mapping[TableName, StreamTable],
+        cut: Cut,
+        asked: Mode | None,
+        lease: Lease,
+        opened: list[Staging],
+        *,
+        altered: bool,
+    ) -> Member:
+        table, attempt, stages = work.table, work.attempt, work.stages
+        with stages("compile"):
+            compiled = self.compiler.compile(attempt, table.definition, table.namespace, cut.pointers, known)
+            frontier = {d.input: d for d in table.dependencies}
+            inputs = gather(self.lake, compiled, attempt.pointers, frontier)
+            situation = self.situation(table, compiled, inputs, cut, asked)
+            if altered:
+                situation = replace(situation, reshaped="ALTERED: the definition was changed", initialized=True)
+        feeds = Feeds(attempt, {i.name: i for i in inputs})
+        try:
+            decision = decide_early(situation)
+            if decision is None or decision.action is Action.DIFFERENTIAL:
+                with stages("feed"):
+                    for item in inputs:
+                        if item.changed:
+                            feeds.open(item)
+                if decision is None:
+                    with stages("feed"):
+                        sizes = [self._change(i, feeds) for i in inputs if i.changed]
+                    decision = decide_by_cost(sizes, self._past(table), self.settings.max_change_ratio)
+            work.decision = decision
+            staging = self._apply(work, compiled, feeds, cut, opened)
+            work.changed = {self._shown(n, known): r for n, r in feeds.rows.items()}
+            work.bytes_read = feeds.bytes_read
+        finally:
+            feeds.release()
+        return self._member(work, compiled, inputs, staging, cut, lease)
+
+    def _shown(self, name: TableName, known: Mapping[TableName, StreamTable]) -> str:
+        return str(next((t.name for t in known.values() if t.storage == name), name))
+
+    def situation(
+        self, table: StreamTable, compiled: Compiled, inputs: Sequence[Input], cut: Cut, asked: Mode | None
+    ) -> Situation:
+        reshaped = None
+        initialized = table.storage_snapshot is not None
+        if initialized:
+            if compiled.layout != table.layout:
+                reshaped = "DEPENDENCY_CHANGED: the columns of the definition changed"
+            elif compiled.fingerprint != table.fingerprint and self._views_moved(table, compiled, cut):
+                reshaped = "DEPENDENCY_CHANGED: a view that the definition uses changed its meaning"
+        problem = next((t for t in (trouble(self.lake, i) for i in inputs) if t), None)
+        if initialized and problem is None:
+            problem = self._foreign(table, cut)
+        return Situation(
+            mode=table.mode,
+            asked=asked,
+            incremental=compiled.incremental,
+            not_incremental=compiled.reason,
+            initialized=initialized,
+            pending=any(i.changed for i in inputs),
+            time_dependent=compiled.time_dependent,
+            reshaped=reshaped,
+            trouble=problem,
+        )
+
+    def _views_moved(self, table: StreamTable, compiled: Compiled, cut: Cut) -> bool:
+        known = {d.input: d.pointer for d in table.dependencies if d.kind is InputKind.VIEW}
+        now = {v: _location(cut.pointers, v) for v in compiled.views}
+        return known != now
+
+    def _foreign(self, table: StreamTable, cut: Cut) -> tuple[str, str] | None:
+        """Whether somebody else wrote to the storage; compaction changes no row and is welcome."""
+        pointer = cut.pointers.get(table.storage)
+        if pointer is None:
+            return "INTEGRITY", f"the storage {table.storage} was dropped"
+        if pointer.location == table.storage_pointer:
+            return None
+        metadata = self.lake.metadata(pointer.location)
+        snapshot = metadata.currentSnapshot()
+        while snapshot is not None and snapshot.snapshotId() != table.storage_snapshot:
+            if snapshot.operation() != "replace" or snapshot.parentId() is None:
+                return "INTEGRITY", f"somebody else wrote to the storage {table.storage}"
+            snapshot = metadata.snapshot(snapshot.parentId())
+        return None if snapshot is not None else ("INTEGRITY", f"somebody else wrote to the storage {table.storage}")
+
+    def _change(self, item: Input, feeds: Feeds) -> Change:
+        rows = feeds.count(item.name)
+        total = item.facts.total_records or 0
+        if item.frontier is None or item.frontier.snapshot_id is None:
+            total = 0
+        return Change(str(item.name), rows, total)
+
+    def _past(self, table: StreamTable) -> Past:
+        full: float | None = None
+        differential: list[tuple[float, int]] = []
+        for entry in self.store.history(str(table.name), limit=20):
+            if entry.state != "COMPLETED" or entry.seconds is None:
+                continue
+            if entry.action in (Action.FULL, Action.REINITIALIZE) and full is None:
+                full = entry.seconds
+            elif entry.action is Action.DIFFERENTIAL:
+                differential.append((entry.seconds, sum(entry.rows_changed.values())))
+        return Past(full, tuple(differential))
+
+    # -- stage -----------------------------------------------------------------------------------------------------
+
+    def _apply(self, work: Work, compiled: Compiled, feeds: Feeds, cut: Cut, opened: list[Staging]) -> Staging | None:
+        table, attempt, action = work.table, work.attempt, work.decision.action
+        if action is Action.NO_DATA:
+            return None
+        if action is Action.DIFFERENTIAL:
+            assert compiled.plan is not None
+            attempt.register_missing(cut.pointers, [table.storage])
+            staging = Staging.onto(attempt, table.storage)
+            opened.append(staging)
+            run = Differential(feeds, staging, compiled.columns, work.stages, self.passes)
+            work.counts = run.run(compiled.plan)
+            return staging
+        reuse = compiled.layout == table.layout and table.storage in cut.pointers
+        with work.stages("full"):
+            if reuse:
+                attempt.register_missing(cut.pointers, [table.storage])
+                staging = Staging.onto(attempt, table.storage)
+            else:
+                staging = Staging.new(attempt, self.free_storage(table.name, cut), compiled.storage_columns)
+            opened.append(staging)
+            before = self._rows_stored(staging)
+            written = write_full(attempt, compiled, staging)
+        work.counts = Counts(inserted=written, deleted=before)
+        return staging
+
+    def _rows_stored(self, staging: Staging) -> int:
+        if staging.base is None:
+            return 0
+        rows = staging.attempt.session.sql(f"SELECT count(*) FROM {staging.target}").first()
+        return int(rows[0]) if rows else 0
+
+    def free_storage(self, name: TableName, cut: Cut) -> TableName:
+        """`_trickle.<namespace>__<name>`, with a number when that is taken."""
+        base = f"{name.namespace.replace('.', '__')}__{name.name}"
+        candidate, n = TableName(HIDDEN_NAMESPACE, base), 1
+        taken = set(cut.pointers) | {t.storage for t in self.store.stream_tables() if t.name != name}
+        while candidate in taken:
+            n += 1
+            candidate = TableName(HIDDEN_NAMESPACE, f"{base}__{n}")
+        return candidate
+
+    # -- publish ---------------------------------------------------------------------------------------------------
+
+    def _member(
+        self,
+        work: Work,
+        compiled: Compiled,
+        inputs: Sequence[Input],
+        staging: Staging | None,
+        cut: Cut,
+        lease: Lease,
+    ) -> Member:
+        table, attempt = work.table, work.attempt
+        view: Pointer | None = None
+        storage = staging.storage if staging is not None else table.storage
+        if staging is not None:
+            # Consumers in this attempt read what was just staged.
+            attempt.pointers[storage] = Pointer(storage, staging.location, is_view=False)
+        if storage != table.storage or table.name not in cut.pointers:
+            attempt.register_missing(cut.pointers, [table.storage])
+            view = create_view(attempt, table.name, storage, compiled.columns)
+        moved = staging is not None and staging.storage != table.storage
+        dependencies = (
+            *(i.at_cut() for i in inputs),
+            *(Dependency(input=v, kind=InputKind.VIEW, pointer=_location(cut.pointers, v)) for v in compiled.views),
+        )
+
+        def write(tx: Transaction) -> None:
+            tx.update_stream_table(
+                table.id,
+                status=Status.ACTIVE,
+                storage=storage,
+                definition=table.definition,
+                namespace=table.namespace,
+                mode=table.mode,
+                schedule=table.schedule,
+                columns=compiled.columns,
+                incremental=compiled.incremental,
+                reason=compiled.reason,
+                fingerprint=compiled.fingerprint,
+                layout=compiled.layout,
+                data_timestamp=cut.instant,
+                consecutive_errors=0,
+                last_error=None,
+            )
+            if staging is not None:
+                tx.update_stream_table(table.id, storage_snapshot=staging.head, storage_pointer=staging.location)
+            else:  # tags and compaction move the pointer, not the content
+                tx.update_stream_table(table.id, storage_pointer=_location(cut.pointers, table.storage))
+            tx.set_dependencies(table.id, dependencies)
+            if work.decision.reason.startswith("INTEGRITY"):
+                tx.add_alert("INTEGRITY", work.decision.reason, name=str(table.name))
+            result = work.result()
+            tx.finish_refresh(
+                work.refresh_id,
+                state="COMPLETED",
+                action=result.action,
+                reason=result.reason,
+                rows_inserted=result.rows_inserted,
+                rows_updated=result.rows_updated,
+                rows_deleted=result.rows_deleted,
+                rows_changed=result.rows_changed,
+                stages=result.stages,
+                seconds=result.seconds,
+                bytes_read=work.bytes_read,
+            )
+
+        return Member(
+            name=table.name,
+            lease=lease,
+            staging=staging,
+            view=view,
+            view_is_new=table.name not in cut.pointers,
+            retired=table.storage if moved and table.storage in cut.pointers else None,
+            write=write,
+        )
+
+    def _publish(self, staged: Sequence[tuple[Member, Work]]) -> None:
+        with staged[-1][1].stages("publish"):
+            publish(self.store, self.lake, [m for m, _ in staged], probe=self.probe)
+
+    def _failed(self, work: Work, error: TrickleError) -> None:
+        """Keep the failure; the old content stays readable."""
+        table = work.table
+        try:
+            with self.store.write() as tx:
+                tx.finish_refresh(
+                    work.refresh_id,
+                    state="FAILED",
+                    action=None,
+                    reason=work.decision.reason or None,
+                    stages=work.stages.rounded(),
+                    seconds=round(work.stages.total, 4),
+                    error_code=error.code,
+                    error=error.message,
+                )
+                fields = {"consecutive_errors": table.consecutive_errors + 1, "last_error": str(error)}
+                tx.update_stream_table(table.id, **fields)  # type: ignore[arg-type]
+                if error.kind is Kind.SCHEMA and table.status is Status.ACTIVE:
+                    tx.update_stream_table(table.id, status=Status.ERROR)
+        except TrickleError as second:
+            _log.warning("the failure of %s could not be recorded: %s", table.name, second)
+
+    def discard(self, staging: Staging) -> None:
+        try:
+            staging.discard()
+        except Exception as error:
+            _log.warning("files of a failed refresh of %s stay behind: %s", staging.storage, error)
+
+
+def graph_of(tables: Iterable[StreamTable]) -> Graph[TableName]:
+    """The DAG of stream tables by their public names."""
+    found = tuple(tables)
+    owner = {t.storage: t.name for t in found}
+    return Graph({t.name: [owner[d.input] for d in t.dependencies if d.input in owner] for t in found})
+
+
+def unknown(name: TableName, known: Mapping[TableName, StreamTable]) -> TrickleError:
+    there = ", ".join(sorted(map(str, known))) or "none"
+    return TrickleError("UNKNOWN_STREAM_TABLE", f"there is no stream table {name}; there are: {there}")
+
+
+def time_dependent(table: StreamTable) -> bool:
+    return bool(table.reason) and str(table.reason).startswith("TIME_DEPENDENT")
+
+
+def _location(pointers: Mapping[TableName, Pointer], name: TableName) -> str | None:
+    pointer = pointers.get(name)
+    return None if pointer is None else pointer.location
+
+
+def _located(error: TrickleError, table: StreamTable) -> TrickleError:
+    """The error with the stream table's name in it."""
+    if str(table.name) in error.message:
+        return error
+    located = TrickleError(error.code, f"{table.name}: {error.message}", hint=error.hint)
+    return located

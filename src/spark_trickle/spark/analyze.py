@@ -1,0 +1,129 @@
+"""What Spark's analyzer knows: types of columns, kinds of functions. No job is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spark_trickle.errors import TrickleError
+from spark_trickle.model import Column
+from spark_trickle.spark.compile import Leaves, compile_sql
+from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project, UnionAll
+from spark_trickle.sql.functions import FunctionKind
+from spark_trickle.sql.scalar import cast, column
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_GROUPS = {
+    "agg_funcs": FunctionKind.AGGREGATE,
+    "window_funcs": FunctionKind.WINDOW,
+    "generator_funcs": FunctionKind.GENERATOR,
+}
+
+
+class Analyzer:
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self._kinds: dict[str, FunctionKind] = {}
+
+    def columns(self, sql: str) -> tuple[Column, ...]:
+        """Names and types of a query's output. Spark's refusal becomes ours."""
+        try:
+            schema = self.session.sql(sql).schema
+        except Exception as error:
+            raise spark_error(error) from error
+        return tuple(Column(f.name, f.dataType.simpleString()) for f in schema.fields)
+
+    def kind(self, name: str) -> FunctionKind:
+        known = self._kinds.get(name)
+        if known is None:
+            known = self._kinds[name] = self._look_up(name)
+        return known
+
+    def _look_up(self, name: str) -> FunctionKind:
+        jvm: Any = self.session._jvm
+        registry = self.session._jsparkSession.sessionState().functionRegistry()
+        found = registry.lookupFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
+        if not found.isDefined():
+            return FunctionKind.UNKNOWN
+        info = found.get()
+        if info.getSource() != "built-in":
+            return FunctionKind.SESSION
+        return _GROUPS.get(info.getGroup(), FunctionKind.SCALAR)
+
+    def annotate(self, tree: Operator, leaves: Leaves) -> tuple[Operator, dict[str, str]]:
+        """The tree with union branches cast to their common types, and the types of all aggregates.
+
+        Types are under the names of keys and calls; the type of a call's argument under `<call>__arg`.
+        """
+        types: dict[str, str] = {}
+
+        def types_of(op: Operator) -> dict[str, str]:
+            return {c.name: c.type for c in self.columns(compile_sql(op, leaves))}
+
+        def rule(op: Operator) -> Operator:
+            if isinstance(op, UnionAll):
+                # A branch alone must have the type it has beside the others: its delta may run alone.
+                want = types_of(op)
+                return UnionAll(inputs=tuple(_typed(b, types_of(b), want) for b in op.inputs), names=op.names)
+            if isinstance(op, Aggregate):
+                types.update(types_of(op))
+                args = tuple(Item(f"{c.name}__arg", c.args[0]) for c in op.calls if len(c.args) == 1)
+                if args:
+                    types.update(types_of(Project(child=op.child, items=args)))
+            return op
+
+        return tree.transform(rule), types
+
+
+def _typed(branch: Operator, have: dict[str, str], want: dict[str, str]) -> Operator:
+    if have == want:
+        return branch
+    items = tuple(Item(n, column(n) if have[n] == want[n] else cast(column(n), want[n])) for n in branch.columns)
+    return Project(child=branch, items=items)
+
+
+_DISK_FULL = ("No space left on device", "Disk quota exceeded", "ENOSPC")
+_ANALYSIS = {
+    "PARSE_SYNTAX_ERROR": "SYNTAX_ERROR",
+    "TABLE_OR_VIEW_NOT_FOUND": "UNKNOWN_TABLE",
+    "UNRESOLVED_COLUMN": "UNKNOWN_COLUMN",
+    "COLUMN_ALREADY_EXISTS": "DUPLICATE_COLUMN",
+    "UNRESOLVED_ROUTINE": "INVALID_QUERY",
+}
+
+
+def spark_error(error: BaseException) -> TrickleError:
+    """Spark's exception as ours: what happened without the Java stack, and what kind of failure it is."""
+    if isinstance(error, TrickleError):
+        return error
+    text = str(error)
+    if any(sign in text for sign in _DISK_FULL):
+        return TrickleError("STORAGE_FULL", _first_lines(text))
+    condition = _condition(error)
+    for prefix, code in _ANALYSIS.items():
+        if condition.startswith(prefix):
+            return TrickleError(code, _first_lines(text))
+    if type(error).__name__ in ("AnalysisException", "ParseException"):
+        return TrickleError("SYNTAX_ERROR" if "Parse" in type(error).__name__ else "INVALID_QUERY", _first_lines(text))
+    return TrickleError("SPARK_FAILED", _first_lines(text))
+
+
+def _condition(error: BaseException) -> str:
+    getter = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
+    try:
+        return str(getter() or "") if getter else ""
+    except Exception:
+        return ""
+
+
+def _first_lines(text: str) -> str:
+    """Up to the plan or the Java stack, whichever comes first."""
+    lines: list[str] = []
+    for line in text.strip().splitlines():
+        if line.startswith(("'", "+- ", "\tat ", "JVM stacktrace", "Driver stacktrace")) or line.strip().startswith(
+            "at org."
+        ):
+            break
+        lines.append(line)
+    return "\n".join(lines[:12]).strip() or text[:300]

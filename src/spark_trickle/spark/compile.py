@@ -1,0 +1,204 @@
+"""From an operator tree to one Spark SQL statement: one CTE per operator, equal subtrees shared.
+
+The only place where the algebra becomes text. Leaves are named by `Leaves`, so that the same tree can run over the
+tables of an attempt, over materialized feeds, or be shown to a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import singledispatchmethod
+from typing import Protocol
+
+from spark_trickle.errors import TrickleError
+from spark_trickle.model import TableName
+from spark_trickle.sql.algebra import (
+    WEIGHT,
+    Aggregate,
+    AsOf,
+    Changes,
+    Distinct,
+    Empty,
+    Filter,
+    Item,
+    Join,
+    Named,
+    Operator,
+    Project,
+    Restrict,
+    Scan,
+    State,
+    UnionAll,
+    Weigh,
+)
+
+
+def quote(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_table(name: TableName) -> str:
+    return ".".join(map(quote, name.parts))
+
+
+class Leaves(Protocol):
+    """What the leaves of a tree are called in the session that runs it."""
+
+    def state(self, table: TableName, state: State) -> str: ...
+
+    def changes(self, table: TableName) -> str: ...
+
+    def small(self, table: TableName) -> bool:
+        """Whether the changes of a table are few enough to broadcast."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLeaves:
+    """Tables by their own names; old states and feeds under telling names. For people and golden files."""
+
+    def state(self, table: TableName, state: State) -> str:
+        return quote_table(table) + (" /* at the frontier */" if state is State.OLD else "")
+
+    def changes(self, table: TableName) -> str:
+        return quote(f"changes of {table}")
+
+    def small(self, table: TableName) -> bool:
+        return False
+
+
+def compile_sql(tree: Operator, leaves: Leaves) -> str:
+    """One SELECT with a CTE per operator."""
+    compiler = _Compiler(leaves)
+    last = compiler.name(tree)
+    body = f"SELECT {_list(tree.columns)} FROM {last}"
+    if not compiler.ctes:
+        return body
+    return "WITH " + ",\n".join(f"{n} AS (\n  {sql}\n)" for n, sql in compiler.ctes) + f"\n{body}"
+
+
+def _list(columns: Iterable[str]) -> str:
+    return ", ".join(map(quote, columns)) or "1 AS `_`"
+
+
+def _items(items: Iterable[Item]) -> str:
+    def one(item: Item) -> str:
+        name = quote(item.name)
+        return name if item.scalar.bare == item.name else f"{item.scalar.sql()} AS {name}"
+
+    return ", ".join(map(one, items)) or "1 AS `_`"
+
+
+class _Compiler:
+    def __init__(self, leaves: Leaves) -> None:
+        self.leaves = leaves
+        self.ctes: list[tuple[str, str]] = []
+        self._known: dict[str, str] = {}  # SQL of a CTE -> its name: equal subtrees have equal SQL
+
+    def name(self, op: Operator) -> str:
+        sql = self.sql(op)
+        if sql not in self._known:
+            self._known[sql] = f"{type(op).__name__.lower()}_{len(self.ctes) + 1}"
+            self.ctes.append((self._known[sql], sql))
+        return self._known[sql]
+
+    def is_small(self, op: Operator) -> bool:
+        """Whether a relation is no larger than the small feeds it is made of."""
+        if isinstance(op, Changes):
+            return self.leaves.small(op.scan.input)
+        if isinstance(op, Named):
+            return self.leaves.small(TableName("", op.view))
+        if isinstance(op, Filter | Project | Weigh | Distinct | Aggregate):
+            return self.is_small(op.child)
+        if isinstance(op, UnionAll):
+            return all(self.is_small(i) for i in op.inputs)
+        return isinstance(op, Empty)
+
+    @singledispatchmethod
+    def sql(self, op: Operator) -> str:
+        raise TrickleError("INTERNAL", f"the compiler does not know {type(op).__name__}")
+
+    @sql.register
+    def _scan(self, op: Scan) -> str:
+        return self._read(op, self.leaves.state(op.input, State.NEW))
+
+    @sql.register
+    def _as_of(self, op: AsOf) -> str:
+        return self._read(op.scan, self.leaves.state(op.scan.input, op.state))
+
+    def _read(self, scan: Scan, table: str, *extra: str) -> str:
+        fields = [f"{quote(f.source)} AS {quote(f.name)}" for f in scan.fields]
+        return f"SELECT {', '.join((*fields, *extra)) or '1 AS `_`'} FROM {table}"
+
+    @sql.register
+    def _changes(self, op: Changes) -> str:
+        return self._read(op.scan, self.leaves.changes(op.scan.input), quote(WEIGHT))
+
+    @sql.register
+    def _named(self, op: Named) -> str:
+        return f"SELECT {_list(op.names)} FROM {quote(op.view)}"
+
+    @sql.register
+    def _empty(self, op: Empty) -> str:
+        return f"SELECT {', '.join(f'NULL AS {quote(n)}' for n in op.names)} WHERE false"
+
+    @sql.register
+    def _filter(self, op: Filter) -> str:
+        return f"SELECT {_list(op.columns)} FROM {self.name(op.child)} WHERE {op.condition.sql()}"
+
+    @sql.register
+    def _project(self, op: Project) -> str:
+        return f"SELECT {_items(op.items)} FROM {self.name(op.child)}"
+
+    @sql.register
+    def _weigh(self, op: Weigh) -> str:
+        return f"SELECT {_list(op.child.columns)}, {op.weight}L AS {quote(WEIGHT)} FROM {self.name(op.child)}"
+
+    @sql.register
+    def _union_all(self, op: UnionAll) -> str:
+        return "\n  UNION ALL ".join(f"SELECT {_list(op.names)} FROM {self.name(i)}" for i in op.inputs)
+
+    @sql.register
+    def _distinct(self, op: Distinct) -> str:
+        return f"SELECT DISTINCT {_list(op.columns)} FROM {self.name(op.child)}"
+
+    @sql.register
+    def _aggregate(self, op: Aggregate) -> str:
+        items = _items((*op.keys, *(Item(c.name, c.whole) for c in op.calls)))
+        by = f" GROUP BY {', '.join(str(n + 1) for n in range(len(op.keys)))}" if op.keys else ""
+        return f"SELECT {items} FROM {self.name(op.child)}{by}"
+
+    @sql.register
+    def _restrict(self, op: Restrict) -> str:
+        child, by = self.name(op.child), self.name(op.by)
+        if not op.keys:
+            return f"SELECT {_list(op.columns)} FROM {child} WHERE EXISTS (SELECT 1 FROM {by})"
+        hint = f"/*+ BROADCAST({by}) */ " if self.is_small(op.by) else ""
+        on = " AND ".join(f"({k.scalar.sql()}) <=> {by}.{quote(k.name)}" for k in op.keys)
+        return f"SELECT {hint}{_list(op.columns)} FROM {child} LEFT SEMI JOIN {by} ON {on}"
+
+    @sql.register
+    def _join(self, op: Join) -> str:
+        """Inputs join in an order that the conditions connect, starting from the first."""
+        waiting, conditions = list(op.inputs), list(op.conditions)
+        current = waiting.pop(0)
+        small = self.is_small(current)
+        start = self.name(current)
+        seen, text = set(current.columns), start
+        while waiting:
+            index = next((i for i, w in enumerate(waiting) if _connected(seen, w, conditions)), 0)
+            following = waiting.pop(index)
+            seen |= set(following.columns)
+            ready = [c for c in conditions if c.columns <= seen]
+            conditions = [c for c in conditions if c not in ready]
+            on = " AND ".join(f"({c.sql()})" for c in ready)
+            text += f"\n  JOIN {self.name(following)} ON {on}" if on else f"\n  CROSS JOIN {self.name(following)}"
+        where = " AND ".join(f"({c.sql()})" for c in conditions)
+        hint = f"/*+ BROADCAST({start}) */ " if small and len(op.inputs) > 1 else ""
+        return f"SELECT {hint}{_list(op.columns)} FROM {text}" + (f" WHERE {where}" if where else "")
+
+
+def _connected(seen: set[str], candidate: Operator, conditions: list) -> bool:  # type: ignore[type-arg]
+    offered = set(candidate.columns)
+    return any(c.columns <= seen | offered and c.columns & seen and c.columns & offered for c in conditions)

@@ -1,0 +1,110 @@
+"""What the engine must know about functions beyond their names."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+
+class FunctionKind(StrEnum):
+    SCALAR = "scalar"
+    AGGREGATE = "aggregate"
+    WINDOW = "window"
+    GENERATOR = "generator"
+    SESSION = "session"  # registered in one session only
+    UNKNOWN = "unknown"
+
+
+class Functions(Protocol):
+    def kind(self, name: str) -> FunctionKind: ...
+
+
+# Another answer every time they run: a delta computed with one answer cannot be retracted with another.
+VOLATILE = frozenset(
+    [
+        "rand",
+        "random",
+        "randn",
+        "randstr",
+        "uniform",
+        "uuid",
+        "shuffle",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "input_file_name",
+        "input_file_block_start",
+        "input_file_block_length",
+    ]
+)
+
+# One answer per query, another in the next: the definition's value moves although no source does.
+TIME_DEPENDENT = frozenset(
+    ["current_timestamp", "current_date", "now", "localtimestamp", "current_time", "curdate", "unix_timestamp_now"]
+)
+
+# Depends on who asks.
+SESSION_DEPENDENT = frozenset(
+    ["current_user", "user", "session_user", "current_catalog", "current_database", "current_schema"]
+)
+
+# Aggregates whose answer SQL leaves open (row order, ties, sketch merges).
+UNDETERMINED = frozenset(
+    [
+        "first",
+        "first_value",
+        "last",
+        "last_value",
+        "any_value",
+        "max_by",
+        "min_by",
+        "mode",
+        "collect_list",
+        "array_agg",
+        "collect_set",
+        "listagg",
+        "string_agg",
+        "approx_percentile",
+        "percentile_approx",
+        "histogram_numeric",
+        "approx_top_k",
+        "map_agg",
+    ]
+)
+
+# Of these, the ones that are a bag in an open order: comparable once sorted.
+UNORDERED_BAG = frozenset(["collect_list", "array_agg", "collect_set"])
+
+# Aggregates that add up doubles: the last bits depend on the order of the rows.
+FLOATING = frozenset(
+    [
+        "sum",
+        "avg",
+        "mean",
+        "try_sum",
+        "try_avg",
+        "stddev",
+        "std",
+        "stddev_samp",
+        "stddev_pop",
+        "variance",
+        "var_samp",
+        "var_pop",
+        "skewness",
+        "kurtosis",
+        "corr",
+        "covar_pop",
+        "covar_samp",
+        "regr_avgx",
+        "regr_avgy",
+        "regr_count",
+        "regr_intercept",
+        "regr_r2",
+        "regr_slope",
+        "regr_sxx",
+        "regr_sxy",
+        "regr_syy",
+        "percentile",
+        "percentile_cont",
+        "median",
+    ]
+)

@@ -1,0 +1,140 @@
+"""Scalar expressions over the columns of a relation.
+
+A `Scalar` wraps a sqlglot tree whose columns are bare, unique names of the algebra (`o_id`), never a user's
+qualified spelling. Trees are copied on the way in and never changed afterwards, so scalars can be shared, compared
+and hashed like values. Rules build new scalars with the few constructors below, never by pasting text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from spark_trickle.sql.parse import render
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    tree: exp.Expression
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset(c.name for c in self.tree.find_all(exp.Column))
+
+    @property
+    def bare(self) -> str | None:
+        """The column's name when the scalar is nothing but a column."""
+        return self.tree.name if isinstance(self.tree, exp.Column) else None
+
+    def sql(self) -> str:
+        return render(self.tree)
+
+    def substitute(self, by: Mapping[str, Scalar]) -> Scalar:
+        """Replace columns by scalars: how a projection is seen through."""
+
+        def swap(node: exp.Expression) -> exp.Expression:
+            if isinstance(node, exp.Column) and node.name in by:
+                return operand(by[node.name].tree)
+            return node
+
+        return Scalar(self.tree.copy().transform(swap))
+
+    def __str__(self) -> str:
+        return self.sql()
+
+
+_ATOMS = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Boolean, exp.Null, exp.Case, exp.Identifier)
+
+
+def operand(tree: exp.Expression) -> exp.Expression:
+    """A copy that keeps its meaning inside any other expression."""
+    copy = tree.copy()
+    return copy if isinstance(copy, _ATOMS) else exp.Paren(this=copy)
+
+
+def identifier(name: str) -> exp.Identifier:
+    return exp.Identifier(this=name, quoted=True)
+
+
+def column(name: str, table: str | None = None) -> Scalar:
+    return Scalar(exp.Column(this=identifier(name), table=identifier(table) if table else None))
+
+
+def number(value: int) -> Scalar:
+    literal: exp.Expression = exp.Literal.number(abs(value))
+    return Scalar(exp.Neg(this=literal) if value < 0 else literal)
+
+
+def null() -> Scalar:
+    return Scalar(exp.Null())
+
+
+def call(function: str, *args: Scalar) -> Scalar:
+    return Scalar(exp.Anonymous(this=function, expressions=[a.tree.copy() for a in args]))
+
+
+def cast(value: Scalar, type_: str) -> Scalar:
+    return Scalar(exp.Cast(this=value.tree.copy(), to=exp.DataType.build(type_, dialect="spark", udt=True)))
+
+
+def add(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.Add(this=operand(left.tree), expression=operand(right.tree)))
+
+
+def multiply(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.Mul(this=operand(left.tree), expression=operand(right.tree)))
+
+
+def divide(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.Div(this=operand(left.tree), expression=operand(right.tree)))
+
+
+def greater(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.GT(this=operand(left.tree), expression=operand(right.tree)))
+
+
+def less(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.LT(this=operand(left.tree), expression=operand(right.tree)))
+
+
+def at_most(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.LTE(this=operand(left.tree), expression=operand(right.tree)))
+
+
+def equal(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.EQ(this=operand(left.tree), expression=operand(right.tree)))
+
+
+def same(left: Scalar, right: Scalar) -> Scalar:
+    """Null-safe equality: the equality of GROUP BY."""
+    return Scalar(exp.NullSafeEQ(this=operand(left.tree), expression=operand(right.tree)))
+
+
+def case_when(condition: Scalar, then: Scalar, otherwise: Scalar | None = None) -> Scalar:
+    return Scalar(
+        exp.Case(
+            ifs=[exp.If(this=condition.tree.copy(), true=then.tree.copy())],
+            default=otherwise.tree.copy() if otherwise else None,
+        )
+    )
+
+
+def conjunction(conditions: Iterable[Scalar]) -> Scalar | None:
+    """All conditions joined by AND; None when there are none."""
+    result: exp.Expression | None = None
+    for condition in conditions:
+        part = operand(condition.tree)
+        result = part if result is None else exp.And(this=result, expression=part)
+    return None if result is None else Scalar(result)
+
+
+def conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
+    """The parts of an AND, flattened."""
+    tree = condition.tree
+    if isinstance(tree, exp.Paren):
+        return conjuncts(Scalar(tree.this))
+    if isinstance(tree, exp.And):
+        return (*conjuncts(Scalar(tree.this)), *conjuncts(Scalar(tree.expression)))
+    return (condition,)

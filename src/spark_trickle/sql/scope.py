@@ -1,0 +1,95 @@
+"""What a name means: the columns a FROM clause offers, and how Spark's name rules pick one of them.
+
+Spark has analyzed the definition before this runs, so every name has exactly one meaning; what cannot be resolved
+here is refused by name rather than guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from spark_trickle.sql.scalar import identifier
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column as the user sees it (`shown`) and as the algebra calls it (`name`)."""
+
+    shown: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """One relation of a FROM clause: its qualifier parts (`shop`, `orders`) and its columns."""
+
+    qualifier: tuple[str, ...]
+    outputs: tuple[Output, ...]
+
+    def answers_to(self, parts: tuple[str, ...]) -> bool:
+        mine = tuple(p.lower() for p in self.qualifier)
+        asked = tuple(p.lower() for p in parts)
+        return bool(asked) and mine[-len(asked) :] == asked
+
+
+class Unresolved(Exception):
+    """A name that no rule here explains."""
+
+
+@dataclass(slots=True)
+class Scope:
+    relations: list[Visible] = field(default_factory=list)
+    star: list[Output] = field(default_factory=list)  # unqualified names, in the order of SELECT *
+
+    def find(self, shown: str) -> Output | None:
+        found = {o.name: o for o in self.star if o.shown.lower() == shown.lower()}
+        if len(found) > 1:
+            raise Unresolved(f"{shown} is ambiguous")
+        return next(iter(found.values()), None)
+
+    def qualified(self, qualifier: tuple[str, ...], shown: str) -> Output | None:
+        for relation in self.relations:
+            if relation.answers_to(qualifier):
+                for output in relation.outputs:
+                    if output.shown.lower() == shown.lower():
+                        return output
+        return None
+
+    def expand(self, qualifier: tuple[str, ...]) -> tuple[Output, ...]:
+        """The columns of `*` or `t.*`."""
+        if not qualifier:
+            return tuple(self.star)
+        for relation in self.relations:
+            if relation.answers_to(qualifier):
+                return relation.outputs
+        raise Unresolved(f"{'.'.join(qualifier)}.*")
+
+    def resolve(self, parts: tuple[str, ...]) -> exp.Expression | None:
+        """`t.c.f`: the longest qualifier wins, what is left after the column are struct fields."""
+        for cut in range(len(parts) - 1, -1, -1):
+            qualifier, shown, fields = parts[:cut], parts[cut], parts[cut + 1 :]
+            output = self.qualified(qualifier, shown) if qualifier else self.find(shown)
+            if output is not None:
+                return with_fields(exp.Column(this=identifier(output.name)), fields)
+        return None
+
+
+def with_fields(base: exp.Expression, fields: tuple[str, ...]) -> exp.Expression:
+    for name in fields:
+        base = exp.Dot(this=base, expression=identifier(name))
+    return base
+
+
+def join_scopes(left: Scope, right: Scope, using: tuple[str, ...]) -> Scope:
+    """The scope of a join; USING columns appear once, first, with the left side's value."""
+    taken = {u.lower() for u in using}
+    shared = []
+    for name in using:
+        output = left.find(name)
+        if output is None:
+            raise Unresolved(f"USING column {name}")
+        shared.append(output)
+    rest = [o for o in (*left.star, *right.star) if o.shown.lower() not in taken]
+    return Scope(relations=[*left.relations, *right.relations], star=[*shared, *rest])
