@@ -28,7 +28,8 @@ from spark_trickle.statements import (
             CreateStreamTable(("n",), "select 1", "5m", Mode.FULL, or_replace=True, initialize=False),
         ),
         (
-            "CREATE STREAM TABLE IF NOT EXISTS a.b.c MODE auto INITIALIZE true SCHEDULE 'it''s' AS WITH q AS (SELECT 1) SELECT * FROM q",
+            "CREATE STREAM TABLE IF NOT EXISTS a.b.c MODE auto INITIALIZE true SCHEDULE 'it''s' "
+            "AS WITH q AS (SELECT 1) SELECT * FROM q",
             CreateStreamTable(
                 ("a", "b", "c"), "WITH q AS (SELECT 1) SELECT * FROM q", "it's", Mode.AUTO, if_not_exists=True
             ),
