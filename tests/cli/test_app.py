@@ -96,9 +96,7 @@ def test_wrong_use_exits_2(arguments: list[str], says: str, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("command", [["status"], ["refresh", "--all"], ["sql", "SELECT 1"], ["verify"]])
-def test_a_missing_lake_is_not_made(
-    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_lake_is_not_made(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["-C", "no such lake", *command]) == 2
     shown = capsys.readouterr().err
     assert "INVALID_SETTING" in shown
@@ -134,9 +132,7 @@ def test_sql_without_a_statement(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert "missing.sql" in capsys.readouterr().err
 
 
-def test_demo_does_not_remove_a_folder_that_is_not_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_demo_does_not_remove_a_folder_that_is_not_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious").write_text("x")
     assert run(["demo", "--dir", "mine"]) == 2

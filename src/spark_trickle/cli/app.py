@@ -65,9 +65,7 @@ def options(
             show_default=False,
         ),
     ] = None,
-    output: Annotated[
-        Format, typer.Option("--output", "-o", help="Tables for people, or JSON.")
-    ] = Format.TEXT,
+    output: Annotated[Format, typer.Option("--output", "-o", help="Tables for people, or JSON.")] = Format.TEXT,
     debug: Annotated[bool, typer.Option("--debug", help="Show Python's traceback of an error.")] = False,
 ) -> None:
     _state.lake, _state.output, _state.debug = lake, output, debug
@@ -78,9 +76,7 @@ def options(
 
 @app.command()
 def init(
-    folder: Annotated[
-        str | None, typer.Argument(help="Folder of the new lake.", show_default="lakehouse")
-    ] = None,
+    folder: Annotated[str | None, typer.Argument(help="Folder of the new lake.", show_default="lakehouse")] = None,
 ) -> None:
     """Make a lake: a folder with a catalog, a warehouse and a settings file.
 
@@ -192,18 +188,12 @@ def version() -> None:
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A stream table, such as shop.revenue.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Stream tables.")]
 Query = Annotated[str | None, typer.Option("--query", "-q", help="The definition, a SELECT.")]
-QueryFile = Annotated[
-    str | None, typer.Option("--file", "-f", help="Read it from a file; - is standard input.")
-]
+QueryFile = Annotated[str | None, typer.Option("--file", "-f", help="Read it from a file; - is standard input.")]
 Schedule = Annotated[
     str | None,
-    typer.Option(
-        "--schedule", "-s", help="'30s', '5m', a cron line, 'downstream' or 'manual'.", show_default=False
-    ),
+    typer.Option("--schedule", "-s", help="'30s', '5m', a cron line, 'downstream' or 'manual'.", show_default=False),
 ]
-Mode = Annotated[
-    str | None, typer.Option("--mode", "-m", help="auto, differential or full.", show_default=False)
-]
+Mode = Annotated[str | None, typer.Option("--mode", "-m", help="auto, differential or full.", show_default=False)]
 
 
 @app.command()
@@ -226,9 +216,7 @@ def create(
     out = Output(_state.output)
     definition = _text(query, file, "--query")
     with _lake(out) as tr, out.progress(f"Creating {name}"):
-        result = tr.create_stream_table(
-            name, definition, schedule=schedule, mode=mode or "auto", initialize=initialize
-        )
+        result = tr.create_stream_table(name, definition, schedule=schedule, mode=mode or "auto", initialize=initialize)
     out.show(result if result is not None else {"created": name} if out.is_json else f"{name} is created.")
 
 
@@ -254,9 +242,7 @@ def alter(
 @app.command()
 def drop(
     name: Name,
-    cascade: Annotated[
-        bool, typer.Option("--cascade", help="Drop the stream tables that read it too.")
-    ] = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Drop the stream tables that read it too.")] = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="No error if there is none.")] = False,
 ) -> None:
     """Drop a stream table with its storage.
@@ -296,7 +282,7 @@ def refresh(
     if bool(names) == every:
         _usage("Name stream tables, or say --all.")
     with _lake(out) as tr:
-        wanted = [s.name for s in tr.status()] if every else list(names or ())
+        wanted = _all_names(tr) if every else list(names or ())
         results: tuple[Any, ...] = ()
         if wanted:
             with out.progress(f"Refreshing {', '.join(wanted)}"):
@@ -354,7 +340,7 @@ def verify(names: Names = None) -> None:
     out = Output(_state.output)
     with _lake(out) as tr:
         found = []
-        for name in names or [s.name for s in tr.status()]:
+        for name in names or _all_names(tr):
             with out.progress(f"Verifying {name}"):
                 found.append(tr.verify(name))
     out.show(tuple(found))
@@ -366,9 +352,7 @@ def verify(names: Names = None) -> None:
 def demo(
     rows: Annotated[int, typer.Option("--rows", min=100, help="Order items to start with.")] = 300_000,
     rounds: Annotated[int, typer.Option("--rounds", min=1, max=100, help="Rounds of changes.")] = 4,
-    folder: Annotated[Path, typer.Option("--dir", help="Folder of the demo's lake.")] = Path(
-        "demo-lakehouse"
-    ),
+    folder: Annotated[Path, typer.Option("--dir", help="Folder of the demo's lake.")] = Path("demo-lakehouse"),
     seed: Annotated[int, typer.Option("--seed", help="Other data, other changes.")] = 1,
 ) -> None:
     """Make a small shop, keep five stream tables on it, and time each refresh against a full recompute.
@@ -412,6 +396,11 @@ def _lake(out: Output, *, create: bool = False) -> Iterator[Trickle]:
         tr.close()
 
 
+def _all_names(tr: Trickle) -> list[str]:
+    """Every stream table, quoted: a name as shown need not be one that can be parsed."""
+    return [".".join(f"`{part.replace('`', '``')}`" for part in s.name.split(".")) for s in tr.status()]
+
+
 def _text(given: str | None, file: str | None, what: str) -> str:
     """The SQL of a command: argument, file, or what is piped in."""
     if given is not None and file is not None:
@@ -422,9 +411,7 @@ def _text(given: str | None, file: str | None, what: str) -> str:
         try:
             return Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
-            raise TrickleError(
-                "INVALID_STATEMENT", f"{file} cannot be read: {e}", hint="Check the path."
-            ) from None
+            raise TrickleError("INVALID_STATEMENT", f"{file} cannot be read: {e}", hint="Check the path.") from None
     if file is None and sys.stdin.isatty():
         _usage(f"Give {what}, --file, or pipe it in.")
     return sys.stdin.read()
@@ -500,9 +487,7 @@ def hoist(arguments: Sequence[str]) -> list[str]:
         if word == "--":
             rest += [word, *queue]
             break
-        if word in _GLOBAL_FLAGS or word.startswith(
-            tuple(f"{o}=" for o in _GLOBAL_WITH_VALUE if o.startswith("--"))
-        ):
+        if word in _GLOBAL_FLAGS or word.startswith(tuple(f"{o}=" for o in _GLOBAL_WITH_VALUE if o.startswith("--"))):
             front.append(word)
         elif word in _GLOBAL_WITH_VALUE and queue:
             front += [word, queue.pop(0)]
@@ -513,9 +498,7 @@ def hoist(arguments: Sequence[str]) -> list[str]:
 
 def _show_usage(e: Any) -> int:
     if _state.output is Format.JSON:
-        Output(Format.JSON).error(
-            TrickleError("INVALID_STATEMENT", e.format_message(), hint="See trickle --help.")
-        )
+        Output(Format.JSON).error(TrickleError("INVALID_STATEMENT", e.format_message(), hint="See trickle --help."))
     else:
         e.show()
     return int(e.exit_code)
@@ -528,9 +511,7 @@ def _translate(e: Exception) -> TrickleError:
         user = type(e).__name__ in ("AnalysisException", "ParseException", "IllegalArgumentException")
         text = str(e).split("JVM stacktrace:")[0].rstrip().removesuffix(";")
         return TrickleError("INVALID_QUERY" if user else "SPARK_FAILED", text if user else first)
-    return TrickleError(
-        "INTERNAL", f"{type(e).__name__}: {first}", hint="Run it again with --debug, and report it."
-    )
+    return TrickleError("INTERNAL", f"{type(e).__name__}: {first}", hint="Run it again with --debug, and report it.")
 
 
 def _traceback() -> None:

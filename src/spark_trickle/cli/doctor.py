@@ -81,9 +81,7 @@ def _packages() -> Iterator[Check]:
         try:
             yield Check(name, Level.OK, version(name))
         except PackageNotFoundError:
-            yield Check(
-                name, Level.FAIL, "not installed", "Install spark-trickle again: pip install spark-trickle"
-            )
+            yield Check(name, Level.FAIL, "not installed", "Install spark-trickle again: pip install spark-trickle")
 
 
 def _jars(settings: Settings) -> Iterator[Check]:
@@ -100,9 +98,7 @@ def _jars(settings: Settings) -> Iterator[Check]:
 
 def _catalog(settings: Settings) -> Check:
     if not settings.is_postgres and not settings.database.exists():
-        return Check(
-            "catalog", Level.WARN, f"{settings.database} does not exist", "Make the lake: trickle init"
-        )
+        return Check("catalog", Level.WARN, f"{settings.database} does not exist", "Make the lake: trickle init")
     try:
         if settings.is_postgres:
             found = _postgres_version(settings)
@@ -191,9 +187,7 @@ def _spark(settings: Settings, *, exists: bool) -> Check:
             found = f"Spark {spark.version} on {spark.sparkContext.master}"
         except Exception as e:
             why = (str(e).strip().splitlines() or [type(e).__name__])[0]
-            return Check(
-                "spark starts", Level.FAIL, why, "Run again with TRICKLE_LOG_LEVEL=INFO to see Spark's log."
-            )
+            return Check("spark starts", Level.FAIL, why, "Run again with TRICKLE_LOG_LEVEL=INFO to see Spark's log.")
         finally:
             release_session(spark)
     return Check("spark starts", Level.OK, f"{found}, {spaces} namespaces" if exists else found)

@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -82,9 +82,7 @@ class Output:
             shown = {"code": error.code, "kind": error.kind, "message": error.message, "hint": error.hint}
             sys.stderr.write(json.dumps({"error": shown}, ensure_ascii=False) + "\n")
             return
-        self.err.print(
-            Text.assemble(("error ", "bold red"), (error.code, "bold"), ": ", error.message), soft_wrap=True
-        )
+        self.err.print(Text.assemble(("error ", "bold red"), (error.code, "bold"), ": ", error.message), soft_wrap=True)
         if error.hint:
             self.err.print(Text.assemble(("hint: ", "cyan"), error.hint), soft_wrap=True)
 
@@ -140,9 +138,7 @@ class Output:
             table.add_row(*(Text("NULL", style="dim") if v is None else Text(cell(v)) for v in row))
         self.out.print(table)
         count = f"{len(result.rows)} row{'' if len(result.rows) == 1 else 's'}"
-        self.out.print(
-            Text(f"{count}, more left off (raise --limit)" if result.truncated else count, style="dim")
-        )
+        self.out.print(Text(f"{count}, more left off (raise --limit)" if result.truncated else count, style="dim"))
 
     @staticmethod
     def _refreshes(results: Iterable[RefreshResult]) -> Table:
@@ -280,7 +276,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
+        # Not asdict: it rebuilds the tuples inside, and a Spark row rebuilt has lost its names.
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if hasattr(value, "asDict"):  # a struct inside a Spark row

@@ -58,9 +58,7 @@ def show_demo(out: Output, folder: Path, *, rows: int, rounds: int, seed: int) -
 
 
 def _fresh(folder: Path) -> None:
-    if folder.exists() and (
-        not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARKER).exists())
-    ):
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARKER).exists())):
         raise TrickleError(
             "INVALID_SETTING",
             f"{folder} exists and is not a lake of the demo.",
