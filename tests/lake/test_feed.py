@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import struct
 import threading
@@ -15,14 +16,19 @@ import pytest
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.feed import WEIGHT, Feed, read_changes
-from spark_trickle.lake.jvm import handles, load_metadata, static_table, table_cache, table_facts
+from spark_trickle.lake.jvm import load_metadata, static_table, table_cache, table_facts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-KINDS = [(v, m) for v in (1, 2, 3) for m in ("copy-on-write", "merge-on-read") if not (v == 1 and m == "merge-on-read")]
+KINDS = [
+    (v, m)
+    for v in (1, 2, 3)
+    for m in ("copy-on-write", "merge-on-read")
+    if not (v == 1 and m == "merge-on-read")
+]
 
 
 def properties(version: int, mode: str) -> str:
@@ -31,7 +37,9 @@ def properties(version: int, mode: str) -> str:
 
 
 def pinned(spark: SparkSession, name: str) -> Any:
-    loaded = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"lake.{name}")
+    loaded = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+        spark._jsparkSession, f"lake.{name}"
+    )
     return static_table(spark, loaded.operations().current().metadataFileLocation(), name)
 
 
@@ -43,7 +51,7 @@ def head(table: Any) -> int | None:
 def bits(value: Any) -> Any:
     """A hashable form that tells -0.0 from 0.0 and takes NaN for NaN; maps by sorted entries."""
     if isinstance(value, float):
-        return "nan" if value != value else struct.pack(">d", value)
+        return "nan" if math.isnan(value) else struct.pack(">d", value)
     if isinstance(value, dict):
         return ("map", tuple(sorted(((bits(k), bits(v)) for k, v in value.items()), key=repr)))
     if isinstance(value, (list, tuple)):
@@ -86,7 +94,9 @@ class Watched:
         with read_changes(self.spark, table, self.snapshot, now, self.columns) as feed:
             change = net(feed)
             assert feed.frame is None or feed.frame.columns == [*self.columns, WEIGHT]
-        expected = {k: rows[k] - self.rows[k] for k in rows.keys() | self.rows.keys() if rows[k] != self.rows[k]}
+        expected = {
+            k: rows[k] - self.rows[k] for k in rows.keys() | self.rows.keys() if rows[k] != self.rows[k]
+        }
         assert {k: w for k, w in change.items() if w} == expected, why
         self.snapshot, self.rows = now, rows
         return feed
@@ -106,7 +116,14 @@ def made(spark: SparkSession) -> Iterator[list[str]]:
         spark.sql(f"DROP TABLE lake.{name} PURGE")
 
 
-def create(spark: SparkSession, made: list[str], columns: str, version: int = 3, mode: str = "merge-on-read", part: str = "") -> str:
+def create(
+    spark: SparkSession,
+    made: list[str],
+    columns: str,
+    version: int = 3,
+    mode: str = "merge-on-read",
+    part: str = "",
+) -> str:
     name = f"f.t{random.SystemRandom().randrange(10**9)}"
     spark.sql(f"CREATE TABLE lake.{name} ({columns}) {properties(version, mode).format(part=part)}")
     made.append(name)
@@ -115,7 +132,9 @@ def create(spark: SparkSession, made: list[str], columns: str, version: int = 3,
 
 @pytest.mark.parametrize(("version", "mode"), KINDS)
 @pytest.mark.parametrize("part", ["", "PARTITIONED BY (g)"])
-def test_every_kind_of_change(spark: SparkSession, made: list[str], version: int, mode: str, part: str) -> None:
+def test_every_kind_of_change(
+    spark: SparkSession, made: list[str], version: int, mode: str, part: str
+) -> None:
     name = create(spark, made, "id BIGINT, g INT, v STRING", version, mode, part)
     t = Watched(spark, name)
     first = t.sql("INSERT INTO {t} VALUES (1,0,'a'),(2,1,'b'),(3,0,'c'),(3,0,'c'),(4,1,NULL)")
@@ -127,19 +146,25 @@ def test_every_kind_of_change(spark: SparkSession, made: list[str], version: int
     t.sql("DELETE FROM {t} WHERE id = 1")
     t.sql("DELETE FROM {t} WHERE id IN (11, 12)")  # a second delete from the same files
     t.sql("UPDATE {t} SET v = NULL WHERE id BETWEEN 12 AND 15")
-    t.sql("MERGE INTO {t} t USING (SELECT 13L id, 'm' v UNION ALL SELECT 99L, 'n') s ON t.id = s.id "
-          "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, g, v) VALUES (s.id, 1, s.v)")
+    t.sql(
+        "MERGE INTO {t} t USING (SELECT 13L id, 'm' v UNION ALL SELECT 99L, 'n') s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, g, v) VALUES (s.id, 1, s.v)"
+    )
     t.spark.sql(f"DELETE FROM lake.{name} WHERE id = 20")
     t.spark.sql(f"INSERT INTO lake.{name} VALUES (20, 0, 'r20')")
     assert not +net_of(spark, t)  # deleted and inserted again: no net change
     t.look("delete and insert again")
     before_compaction = t.snapshot
-    compaction = t.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
+    compaction = t.sql(
+        f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
+    )
     assert (compaction.frame, compaction.files_read) == (None, 0)
     assert t.snapshot != before_compaction
     assert t.sql(f"CALL lake.system.rewrite_manifests('{name}')").frame is None
     t.spark.sql(f"INSERT INTO lake.{name} VALUES (50, 1, 'x')")
-    t.spark.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
+    t.spark.sql(
+        f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
+    )
     t.spark.sql(f"INSERT INTO lake.{name} VALUES (51, 1, 'y')")
     across = t.look("append, compaction, append")
     assert (across.rows, across.append_only) == (2, True)
@@ -151,7 +176,11 @@ def test_every_kind_of_change(spark: SparkSession, made: list[str], version: int
     t.sql("INSERT INTO {t} VALUES (7, 1, 'again')")
     # jump from far back to here, and to and from EMPTY
     table = pinned(spark, name)
-    for old, new, rows in ((start, t.snapshot, start_rows), (t.snapshot, None, t.rows), (None, start, Counter())):
+    for old, new, rows in (
+        (start, t.snapshot, start_rows),
+        (t.snapshot, None, t.rows),
+        (None, start, Counter()),
+    ):
         with read_changes(spark, table, old, new, t.columns) as feed:
             change = net(feed)
             after = {start: start_rows, t.snapshot: t.rows, None: Counter()}[new]
@@ -171,8 +200,10 @@ TYPES = (
     "n DECIMAL(20, 4), ts TIMESTAMP, dt DATE, id INT"
 )
 VALUES = """
-  (-0.0D, CAST('NaN' AS FLOAT), named_struct('a', 1, 'b', array(0.0D, -0.0D)), map('x', -0.0D), X'00FF', 1.5, TIMESTAMP'2024-01-01 00:00:00', DATE'2024-01-01', 1),
-  (0.0D, CAST('-0.0' AS FLOAT), named_struct('a', 1, 'b', array(0.0D, 0.0D)), map('x', 0.0D), X'', 1.5000, NULL, NULL, 1),
+  (-0.0D, CAST('NaN' AS FLOAT), named_struct('a', 1, 'b', array(0.0D, -0.0D)), map('x', -0.0D), X'00FF', 1.5,
+    TIMESTAMP'2024-01-01 00:00:00', DATE'2024-01-01', 1),
+  (0.0D, CAST('-0.0' AS FLOAT), named_struct('a', 1, 'b', array(0.0D, NULL)), map('x', 0.0D), X'',
+    1.5000, NULL, NULL, 1),
   (CAST('NaN' AS DOUBLE), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
   (CAST('NaN' AS DOUBLE), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
   (1.0D, 1.0F, named_struct('a', NULL, 'b', NULL), map('x', NULL, 'y', 1.0D), X'01', -1.0, NULL, DATE'1900-01-01', 2)
@@ -243,7 +274,9 @@ def test_partition_scoped_position_deletes(spark: SparkSession, made: list[str])
     t.sql("INSERT INTO {t} SELECT id, id % 2 FROM range(20)")
     t.sql("INSERT INTO {t} SELECT id, id % 2 FROM range(20, 40)")
     t.sql("DELETE FROM {t} WHERE id IN (2, 4, 22)")
-    scoped = [r[0] for r in spark.sql(f"SELECT referenced_data_file FROM lake.{t.name}.delete_files").collect()]
+    scoped = [
+        r[0] for r in spark.sql(f"SELECT referenced_data_file FROM lake.{t.name}.delete_files").collect()
+    ]
     t.sql("DELETE FROM {t} WHERE id IN (6, 24, 3)")
     t.sql("UPDATE {t} SET g = 7 WHERE id = 8")
     assert scoped
@@ -265,7 +298,7 @@ def test_equality_deletes(spark: SparkSession, made: list[str]) -> None:
 
 
 def write_equality_delete(spark: SparkSession, name: str, id_: int) -> None:
-    held, iceberg = handles(spark), spark._jvm.org.apache.iceberg
+    iceberg = spark._jvm.org.apache.iceberg
     table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"lake.{name}")
     ids = spark._jvm.java.util.ArrayList()
     ids.add("id")
@@ -275,13 +308,13 @@ def write_equality_delete(spark: SparkSession, name: str, id_: int) -> None:
     path = f"{table.location()}/data/eq-{random.SystemRandom().randrange(10**12)}.parquet"
     int_array = spark.sparkContext._gateway.new_array(spark._jvm.int, 1)
     int_array[0] = schema.findField("id").fieldId()
-    factory = iceberg.data.GenericAppenderFactory(table.schema(), table.spec(), int_array, schema, None)
+    builder = getattr(iceberg.data, "GenericFileWriterFactory$Builder")(table)
+    factory = builder.equalityFieldIds(int_array).equalityDeleteRowSchema(schema).build()
     output = iceberg.encryption.EncryptedFiles.plainAsEncryptedOutput(table.io().newOutputFile(path))
-    writer = factory.newEqDeleteWriter(output, iceberg.FileFormat.PARQUET, None)
+    writer = factory.newEqualityDeleteWriter(output, table.spec(), None)
     writer.write(record)
     writer.close()
     table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
-    assert held.pluck(table.currentSnapshot().deleteManifests(table.io()), ("org.apache.iceberg.ManifestFile", "path"))
 
 
 def test_expired_snapshot_is_an_error(spark: SparkSession, made: list[str]) -> None:
@@ -293,7 +326,9 @@ def test_expired_snapshot_is_an_error(spark: SparkSession, made: list[str]) -> N
 
 def test_facts(spark: SparkSession, made: list[str]) -> None:
     name = create(spark, made, "id BIGINT, v STRUCT<a: INT>")
-    loaded = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"lake.{name}")
+    loaded = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+        spark._jsparkSession, f"lake.{name}"
+    )
     empty = table_facts(spark, load_metadata(spark, loaded.operations().current().metadataFileLocation()))
     assert (empty.snapshot_id, empty.total_records, empty.format_version) == (None, 0, 3)
     assert [(f.id, f.name) for f in empty.fields] == [(1, "id"), (2, "v")]
@@ -328,11 +363,13 @@ def test_sessions_and_threads(spark: SparkSession, made: list[str]) -> None:
     found: dict[str, Counter[Any]] = {}
     errors: list[BaseException] = []
 
+    locations = {name: pinned(spark, name).operations().current().metadataFileLocation() for name in names}
+
     def run(name: str, old: int | None) -> None:
         try:
             own = spark.newSession()
             for _ in range(3):
-                table = pinned(own, name)
+                table = static_table(own, locations[name], name)
                 with read_changes(own, table, old, head(table), ["id", "v"]) as feed:
                     found[name] = net(feed)
         except BaseException as error:
@@ -371,7 +408,9 @@ def test_compaction_costs_nothing(spark: SparkSession, made: list[str]) -> None:
     for i in range(4):
         t.sql(f"INSERT INTO {{t}} SELECT id + {i} FROM range(100)")
     old = t.snapshot
-    spark.sql(f"CALL lake.system.rewrite_data_files(table => '{t.name}', options => map('rewrite-all', 'true'))")
+    spark.sql(
+        f"CALL lake.system.rewrite_data_files(table => '{t.name}', options => map('rewrite-all', 'true'))"
+    )
     table = pinned(spark, t.name)
     seconds = []
     for _ in range(3):
@@ -388,23 +427,34 @@ def test_random_changes(spark: SparkSession, made: list[str], version: int, mode
     print(f"seed {seed}")
     rng = random.Random(seed)
     part = rng.choice(["", "PARTITIONED BY (g)", "PARTITIONED BY (bucket(2, id))"])
-    t = Watched(spark, create(spark, made, "id INT, g INT, d DOUBLE, m MAP<STRING, INT>", version, mode, part))
+    t = Watched(
+        spark, create(spark, made, "id INT, g INT, d DOUBLE, m MAP<STRING, INT>", version, mode, part)
+    )
     snapshots: list[int] = []
     for step in range(14):
         n, k = rng.randrange(1, 9), rng.randrange(0, 30)
-        some = f"SELECT CAST(id % 30 AS INT), CAST(id % 3 AS INT), IF(id % 4 = 0, -0.0D, id / 2), map('k', CAST(id AS INT)) FROM range({k}, {k + n})"
-        statement = rng.choice([
-            f"INSERT INTO {{t}} {some}", f"INSERT INTO {{t}} {some}",
-            f"DELETE FROM {{t}} WHERE id BETWEEN {k} AND {k + n // 3}",
-            f"UPDATE {{t}} SET d = -d WHERE id % 7 = {k % 7}",
-            f"UPDATE {{t}} SET g = g + 1 WHERE id = {k}",
-            f"MERGE INTO {{t}} t USING (SELECT DISTINCT CAST(id AS INT) id FROM range({k}, {k + n})) s ON t.id = s.id "
-            "WHEN MATCHED AND t.g = 1 THEN DELETE WHEN MATCHED THEN UPDATE SET d = 0.0D "
-            "WHEN NOT MATCHED THEN INSERT (id, g, d, m) VALUES (s.id, 0, NULL, NULL)",
-            f"INSERT OVERWRITE {{t}} {some}",
-            f"CALL lake.system.rewrite_data_files(table => '{t.name}', options => map('rewrite-all', 'true'))",
-            f"CALL lake.system.rollback_to_snapshot('{t.name}', {rng.choice(snapshots)})" if snapshots else "TRUNCATE TABLE {t}",
-        ])
+        some = (
+            "SELECT CAST(id % 30 AS INT), CAST(id % 3 AS INT), IF(id % 4 = 0, -0.0D, id / 2), "
+            f"map('k', CAST(id AS INT)) FROM range({k}, {k + n})"
+        )
+        statement = rng.choice(
+            [
+                f"INSERT INTO {{t}} {some}",
+                f"INSERT INTO {{t}} {some}",
+                f"DELETE FROM {{t}} WHERE id BETWEEN {k} AND {k + n // 3}",
+                f"UPDATE {{t}} SET d = -d WHERE id % 7 = {k % 7}",
+                f"UPDATE {{t}} SET g = g + 1 WHERE id = {k}",
+                f"MERGE INTO {{t}} t USING (SELECT DISTINCT CAST(id AS INT) id FROM range({k}, {k + n})) s "
+                "ON t.id = s.id "
+                "WHEN MATCHED AND t.g = 1 THEN DELETE WHEN MATCHED THEN UPDATE SET d = 0.0D "
+                "WHEN NOT MATCHED THEN INSERT (id, g, d, m) VALUES (s.id, 0, NULL, NULL)",
+                f"INSERT OVERWRITE {{t}} {some}",
+                f"CALL lake.system.rewrite_data_files(table => '{t.name}', options => map('rewrite-all', 'true'))",
+                f"CALL lake.system.rollback_to_snapshot('{t.name}', {rng.choice(snapshots)})"
+                if snapshots
+                else "TRUNCATE TABLE {t}",
+            ]
+        )
         feed = None
         if rng.random() < 0.3:
             spark.sql(statement.replace("{t}", f"lake.{t.name}"))  # two steps in one look
@@ -414,6 +464,8 @@ def test_random_changes(spark: SparkSession, made: list[str], version: int, mode
             assert feed.append_only, (seed, step)
             assert feed.rows == n, (seed, step)
         if t.snapshot is not None and t.snapshot not in snapshots:
-            history = spark.sql(f"SELECT snapshot_id FROM lake.{t.name}.history WHERE is_current_ancestor").collect()
+            history = spark.sql(
+                f"SELECT snapshot_id FROM lake.{t.name}.history WHERE is_current_ancestor"
+            ).collect()
             snapshots = [r[0] for r in history]
     t.look(f"seed {seed}")

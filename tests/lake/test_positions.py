@@ -28,8 +28,10 @@ def name(spark: SparkSession) -> Iterator[str]:
 
 
 def create(spark: SparkSession, name: str, part: str = "", version: int = 3) -> None:
-    spark.sql(f"CREATE TABLE {name} (id BIGINT, g INT, v STRING) USING iceberg {part} TBLPROPERTIES ("
-              f"'format-version'='{version}', 'write.delete.mode'='merge-on-read')")
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT, g INT, v STRING) USING iceberg {part} TBLPROPERTIES ("
+        f"'format-version'='{version}', 'write.delete.mode'='merge-on-read')"
+    )
     for i in range(3):
         spark.sql(f"INSERT INTO {name} SELECT id + {i * 100}, CAST(id % 2 AS INT), 'a' FROM range(100)")
 
@@ -53,7 +55,11 @@ def ids(spark: SparkSession, name: str) -> Counter[int]:
 def test_delete_and_delete_again(spark: SparkSession, name: str, part: str) -> None:
     create(spark, name, part)
     gone: set[int] = set()
-    for where, more in (("id IN (5, 105)", {5, 105}), ("id IN (6, 105, 106)", {6, 106}), ("id < 3", {0, 1, 2})):
+    for where, more in (
+        ("id IN (5, 105)", {5, 105}),
+        ("id IN (6, 105, 106)", {6, 106}),
+        ("id < 3", {0, 1, 2}),
+    ):
         table = load(spark, name)
         before = table.currentSnapshot().snapshotId()
         after = delete_positions(spark, table, places(spark, name, where))
@@ -94,7 +100,10 @@ def test_many_positions(spark: SparkSession, name: str) -> None:
     create(spark, name)
     spark.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ id + 1000, 0, 'b' FROM range(50000)")
     delete_positions(spark, load(spark, name), places(spark, name, "id >= 1000 AND id % 5 = 0"))
-    assert spark.sql(f"SELECT count(*), count_if(id >= 1000 AND id % 5 = 0) FROM {name}").first() == (40300, 0)
+    assert spark.sql(f"SELECT count(*), count_if(id >= 1000 AND id % 5 = 0) FROM {name}").first() == (
+        40300,
+        0,
+    )
 
 
 def test_conflict_publishes_nothing(spark: SparkSession, name: str) -> None:

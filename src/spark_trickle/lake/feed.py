@@ -32,7 +32,9 @@ WEIGHT = "__w"
 
 _CATALOG = "default_rewrite_catalog"  # Iceberg's catalog of staged scans; its source registers it on demand
 _STRETCHES = 8  # beyond this many compactions in between, comparing the two ends is cheaper
-_INDEXED_FILES = 64  # touched files whose deletion vectors are loaded on the driver to learn which way they changed
+_INDEXED_FILES = (
+    64  # touched files whose deletion vectors are loaded on the driver to learn which way they changed
+)
 _VERSION = ("_row_id", "_last_updated_sequence_number")
 
 
@@ -202,7 +204,12 @@ class _Builder:
                 same = (side[_VERSION[0]] == versions[f"_other{_VERSION[0]}"]) & (
                     side[_VERSION[1]] == versions[f"_other{_VERSION[1]}"]
                 )
-                self._part(self._weigh(side.join(versions, same, "left_anti"), weight), "row versions", None, positive=False)
+                self._part(
+                    self._weigh(side.join(versions, same, "left_anti"), weight),
+                    "row versions",
+                    None,
+                    positive=False,
+                )
             return
         both = self._weigh(after, 1).unionAll(self._weigh(before, -1))
         self._part(_cancel(both, self._columns), "multisets", None, positive=False)
@@ -217,7 +224,9 @@ class _Builder:
         for states, weight in (([now for _, now in grown], -1), ([was for was, _ in shrunk], 1)):
             if states:
                 rows = _vector_rows(states)
-                self._part(self._weigh(self._deleted(states), weight), "deleted rows", rows, positive=weight > 0)
+                self._part(
+                    self._weigh(self._deleted(states), weight), "deleted rows", rows, positive=weight > 0
+                )
         if not changed:
             return
         only_grew, rows = self._only_grew(changed)
@@ -230,7 +239,9 @@ class _Builder:
             known = other.select(*(other[c].alias(f"_other{c}") for c in place))
             same = (side["_file"] == known["_other_file"]) & (side["_pos"] == known["_other_pos"])
             left = side.join(F.broadcast(known) if rows is not None else known, same, "left_anti")
-            self._part(self._weigh(left, weight), "deleted rows", rows if only_grew else None, positive=weight > 0)
+            self._part(
+                self._weigh(left, weight), "deleted rows", rows if only_grew else None, positive=weight > 0
+            )
 
     def _only_grew(self, pairs: Sequence[tuple[FileState, FileState]]) -> tuple[bool, int | None]:
         """Whether no row came back, and how many rows were deleted (None: not known from metadata)."""
@@ -280,7 +291,9 @@ class _Builder:
     def _weigh(self, frame: DataFrame, weight: int) -> DataFrame:
         from pyspark.sql import functions as F
 
-        return frame.select(*(frame[_quoted(c)] for c in self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
+        return frame.select(
+            *(frame[_quoted(c)] for c in self._columns), F.lit(weight).cast("bigint").alias(WEIGHT)
+        )
 
 
 def _vector_rows(states: Sequence[FileState]) -> int | None:
@@ -306,10 +319,16 @@ def _cancel(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
         column, kind = F.col(_quoted(name)), frame.schema[name].dataType
         if _contains(kind, "variant", "geometry", "geography"):
             return frame
-        keys.append(column.alias(f"k{i}"))
+        key = column
+        if _contains(kind, "map"):
+            # Grouping by a map with null values fails over Iceberg's reader (Spark 4.1.4, Iceberg 1.12).
+            if kind.typeName() != "map" or _contains(kind.valueType, "map"):
+                return frame
+            key = F.array_sort(F.map_entries(column))
+        keys.append(key.alias(f"k{i}"))
         if _contains(kind, "float", "double"):
-            keys.append(column.cast("string").alias(f"t{i}"))
-        if _contains(kind, "float", "double", "map"):  # a grouping key of such a type is normalized
+            keys.append(key.cast("string").alias(f"t{i}"))
+        if _contains(kind, "float", "double", "map"):  # the key is not the value
             values.append(F.first(column).alias(f"v{i}"))
     weight = F.sum(WEIGHT).alias(WEIGHT)
     summed = frame.groupBy(*keys).agg(weight, *values).where(F.col(WEIGHT) != 0)

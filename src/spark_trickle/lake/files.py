@@ -146,7 +146,11 @@ class FileReader:
             return ()
         task = "org.apache.iceberg.FileScanTask"
         files, deletes = self._jvm.java.util.ArrayList(), {}
-        counts = self._h.pluck(tasks, (task, "deletes"), ("java.util.Collection", "size")) if self._has_deletes(snapshot) else []
+        counts = (
+            self._h.pluck(tasks, (task, "deletes"), ("java.util.Collection", "size"))
+            if self._has_deletes(snapshot)
+            else []
+        )
         for i in range(tasks.size()):
             item = tasks.get(i)
             files.add(item.file())
@@ -290,7 +294,9 @@ class FileReader:
 
     def _files_minus(self, items: Java, others: Java) -> Java:
         """Data files that are only in the first DataFileSet; they are equal by location."""
-        left = self._jvm.org.apache.iceberg.util.DataFileSet.create()  # DataFileSet.of() makes a read-only one
+        left = (
+            self._jvm.org.apache.iceberg.util.DataFileSet.create()
+        )  # DataFileSet.of() makes a read-only one
         left.addAll(items)
         left.removeAll(others)
         return left

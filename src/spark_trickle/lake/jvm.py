@@ -59,7 +59,9 @@ class Handles:
         self.task_sets = manager
         # SparkTableCache has a static get() and an instance get(String); py4j takes one of the two by the JVM's
         # reflection order, so `SparkTableCache.get()` fails on some starts. Plain reflection is stable.
-        get = self.class_of("org.apache.iceberg.spark.SparkTableCache").getMethod("get", self.array(jvm.java.lang.Class))
+        get = self.class_of("org.apache.iceberg.spark.SparkTableCache").getMethod(
+            "get", self.array(jvm.java.lang.Class)
+        )
         self.tables = get.invoke(None, self.array(jvm.java.lang.Object))
 
     def class_of(self, name: str) -> Java:
@@ -76,7 +78,9 @@ class Handles:
         return self._lookup.unreflect(self.class_of(owner).getMethod(method, classes))
 
     def as_interface(self, handle: Java, interface: str) -> Java:
-        return self.jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(self.class_of(interface), handle)
+        return self.jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
+            self.class_of(interface), handle
+        )
 
     def getter(self, *steps: tuple[str, ...]) -> Java:
         """A handle that applies the methods in order; a step is (class, method, parameter types of a static)."""
@@ -131,13 +135,17 @@ def _file_io(context: Java, implementation: str, properties: tuple[tuple[str, st
     given = jvm.java.util.HashMap()
     for key, value in properties:
         given.put(key, value)
-    return jvm.org.apache.iceberg.CatalogUtil.loadFileIO(implementation, given, context._jsc.hadoopConfiguration())
+    return jvm.org.apache.iceberg.CatalogUtil.loadFileIO(
+        implementation, given, context._jsc.hadoopConfiguration()
+    )
 
 
 def file_io(session: SparkSession, catalog: str = "lake") -> Java:
     """The FileIO that the session's catalog of that name would use; shared by all sessions of one context."""
     prefix = f"spark.sql.catalog.{catalog}."
-    found = {str(k)[len(prefix) :]: str(v) for k, v in session.conf.getAll.items() if str(k).startswith(prefix)}
+    found = {
+        str(k)[len(prefix) :]: str(v) for k, v in session.conf.getAll.items() if str(k).startswith(prefix)
+    }
     implementation = found.pop("io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
     return _file_io(session.sparkContext, implementation, tuple(sorted(found.items())))
 

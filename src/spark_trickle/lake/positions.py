@@ -25,7 +25,9 @@ def delete_positions(session: SparkSession, table: Java, positions: Positions) -
     return append_and_delete(session, table, None, positions)
 
 
-def append_and_delete(session: SparkSession, table: Java, frame: DataFrame | None, positions: Positions) -> int:
+def append_and_delete(
+    session: SparkSession, table: Java, frame: DataFrame | None, positions: Positions
+) -> int:
     """Append the rows of `frame` and delete rows by position, in one commit; gives the new snapshot id.
 
     `table` comes from a catalog, which receives the commit. Fails when the table changed since it was loaded in a way
@@ -89,12 +91,19 @@ def _delete(session: SparkSession, table: Java, snapshot: int, positions: Positi
         if state.deletes:
             earlier.put(state.path, files.position_index(state))
     format_ = iceberg.FileFormat.PUFFIN
-    factory = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(format_).operationId(str(uuid.uuid4())).build()
+    factory = (
+        iceberg.io.OutputFileFactory.builderFor(table, 1, 1)
+        .format(format_)
+        .operationId(str(uuid.uuid4()))
+        .build()
+    )
     writer = iceberg.deletes.BaseDVFileWriter(factory, held.lookup_function(earlier))
     specs = table.specs()
     paths = held.jvm.java.util.ArrayList()
     for state in states:
-        writer.delete(state.path, _index(held, positions[state.path]), specs.get(state.spec_id), state.file.partition())
+        writer.delete(
+            state.path, _index(held, positions[state.path]), specs.get(state.spec_id), state.file.partition()
+        )
         paths.add(state.path)
     writer.close()
     result = writer.result()
@@ -113,4 +122,5 @@ def _index(held: Handles, positions: Sequence[int]) -> Java:
         held.class_of("java.util.ArrayList"), held.class_of("java.lang.Long")
     )
     values = mapper.readValue("[" + ",".join(map(str, sorted(positions))) + "]", longs)
-    return iceberg.deletes.Deletes.toPositionIndex(iceberg.io.CloseableIterable.withNoopClose(values))
+    closeable = iceberg.io.CloseableIterable
+    return iceberg.deletes.Deletes.toPositionIndex(closeable.combine(values, closeable.empty()))
