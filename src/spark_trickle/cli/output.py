@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -59,7 +60,9 @@ class Output:
 
     def __init__(self, form: Format) -> None:
         self.form = form
-        self.out = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+        # In a pipe or a file there is no width to fit into, unless COLUMNS says so.
+        wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
+        self.out = Console(highlight=False, width=wide)
         self.err = Console(stderr=True, highlight=False)
 
     @property
@@ -242,9 +245,9 @@ class Output:
         return table
 
 
-def grid(*headers: str, right: Sequence[int] = ()) -> Table:
+def grid(*headers: str, right: Sequence[int] = (), gap: int = 2) -> Table:
     """A plain table. Headers are data: no markup in them."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
     for at, header in enumerate(headers):
         table.add_column(Text(header), justify="right" if at in right else "left", overflow="fold")
     return table

@@ -94,20 +94,12 @@ def _show(out: Output, event: Event) -> None:
 
 
 def _round(results: Sequence[Refreshed]) -> Table:
-    table = grid(
-        "  stream table",
-        "action",
-        "+ins",
-        "~upd",
-        "-del",
-        "refresh",
-        "recompute",
-        "faster",
-        right=(2, 3, 4, 5, 6, 7),
-    )
+    # Narrow enough for a terminal of 80 columns.
+    headers = ("  stream table", "action", "+ins", "~upd", "-del", "refresh", "recompute", "faster")
+    table = grid(*headers, right=(2, 3, 4, 5, 6, 7), gap=1)
     for r in results:
         table.add_row(
-            Text(f"  {r.name}"),
+            Text(f"  {r.name.partition('.')[2]}"),
             action_text(r.action),
             f"{r.rows_inserted:,}",
             f"{r.rows_updated:,}",

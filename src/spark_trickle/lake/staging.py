@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.cleanup import delete_added, drop_files
-from spark_trickle.lake.positions import delete_positions
+from spark_trickle.lake.positions import append_and_delete
 from spark_trickle.model import Column, Pointer, TableName
 from spark_trickle.spark.compile import quote
 
@@ -69,8 +69,11 @@ class Staging:
         self.attempt.session.sql(f"INSERT OVERWRITE {self.target} {select}")
         return self._record()
 
-    def delete(self, positions: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        delete_positions(self.attempt.session, self.attempt.load(self.storage), positions)
+    def replace(self, select: str | None, positions: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        """Rows in and rows out in one commit."""
+        session = self.attempt.session
+        rows = None if select is None else session.sql(select)
+        append_and_delete(session, self.attempt.load(self.storage), rows, positions)
         return self._record()
 
     def delete_view(self, view: str) -> dict[str, int]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Feeds and key lists of at most this many rows are broadcast.
 SMALL = 100_000
+# Up to this many rows a relation is kept on the driver.
+LOCAL = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,19 @@ def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
     return None
 
 
+def collect_small(frame: DataFrame) -> tuple[DataFrame | None, int]:
+    """The relation as a local one, if it is small; rows stay in the JVM and keep their exact values."""
+    from pyspark.sql import DataFrame as Frame
+
+    session = frame.sparkSession
+    found = frame._jdf.takeAsList(LOCAL + 1)
+    rows = found.size()
+    if rows > LOCAL:
+        return None, 0
+    local = session._jsparkSession.createDataFrame(found, frame._jdf.schema())
+    return Frame(local, session), rows
+
+
 @dataclass(slots=True)
 class Feeds:
     """The change feeds of one attempt, and the names its SQL uses for tables (`Leaves`)."""
@@ -94,7 +109,7 @@ class Feeds:
     feeds: dict[TableName, Feed] = field(default_factory=dict)
     rows: dict[TableName, int] = field(default_factory=dict)
     _views: dict[TableName, str] = field(default_factory=dict)
-    _cached: list[DataFrame] = field(default_factory=list)
+    _checkpoints: list[DataFrame] = field(default_factory=list)
     _old: dict[TableName, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)  # rows of materialized views
 
@@ -126,12 +141,18 @@ class Feeds:
         self.rows[name] = rows
 
     def materialize(self, frame: DataFrame, what: str) -> tuple[str, int]:
-        """Cache a relation under a view name; returns the name and its rows."""
-        cached = frame.persist()
-        self._cached.append(cached)
-        rows = cached.count()
+        """Compute a relation once and give it a view name; returns the name and its rows.
+
+        A small one becomes a local relation: Spark plans over it in no time, and knows its size. A large one is
+        checkpointed. Either way the plan behind it is gone, so plans do not grow from step to step.
+        """
+        few, rows = collect_small(frame)
+        if few is None:
+            few = frame.localCheckpoint()
+            self._checkpoints.append(few)
+            rows = few.count()
         view = self.attempt.view_name(what)
-        cached.createOrReplaceTempView(view)
+        few.createOrReplaceTempView(view)
         self.sizes[view] = rows
         return view, rows
 
@@ -181,7 +202,7 @@ class Feeds:
         return self.rows.get(table, SMALL + 1) <= SMALL
 
     def release(self) -> None:
-        for frame in self._cached:
-            frame.unpersist()
+        for frame in self._checkpoints:
+            frame.rdd.unpersist()
         for feed in self.feeds.values():
             feed.release()

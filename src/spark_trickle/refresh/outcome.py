@@ -100,14 +100,12 @@ class Differential:
                     f"{minus} rows should leave {self.staging.storage}, and only {found} of them are there",
                 )
         with self.stage("apply"):
-            if minus:
-                self._delete(doomed, found)
-            if plus:
-                copies = f"explode(array_repeat(1, CAST({WEIGHT} AS INT)))"
-                self.staging.append(
-                    f"SELECT {self._coalesce(plus)}{listed}, {quote(HASH)} FROM "
-                    f"(SELECT *, {copies} FROM {quote(view)} WHERE {WEIGHT} > 0)"
-                )
+            copies = f"explode(array_repeat(1, CAST({WEIGHT} AS INT)))"
+            rows = (
+                f"SELECT {self._coalesce(plus)}{listed}, {quote(HASH)} FROM "
+                f"(SELECT *, {copies} FROM {quote(view)} WHERE {WEIGHT} > 0)"
+            )
+            self._write(rows if plus else None, doomed if minus else None, minus)
         return Counts(inserted=plus, deleted=minus)
 
     def _coalesce(self, rows: int | None = None) -> str:
@@ -131,25 +129,32 @@ class Differential:
     def _doomed(self, view: str) -> str:
         """Which stored copies leave: any n of the equal ones."""
         same = " AND ".join(
-            f"{canonical(f's.{quote(c.name)}', c.type)} <=> {canonical(f'd.{quote(c.name)}', c.type)}"
+            f"{canonical(f'__s.{quote(c.name)}', c.type)} <=> {canonical(f'__d.{quote(c.name)}', c.type)}"
             for c in self.columns
         )
-        whole = ", ".join([f"d.{quote(HASH)}", *(canonical(f"d.{quote(c.name)}", c.type) for c in self.columns)])
+        whole = ", ".join([f"__d.{quote(HASH)}", *(canonical(f"__d.{quote(c.name)}", c.type) for c in self.columns)])
         return (
-            f"SELECT __file, __pos FROM (SELECT {self._hint_alias(view, 'd')}s._file AS __file, s._pos AS __pos, "
-            f"-d.{WEIGHT} AS __n, row_number() OVER (PARTITION BY {whole} ORDER BY s._file, s._pos) AS __rn "
-            f"FROM {self.staging.target} s JOIN (SELECT * FROM {quote(view)} WHERE {WEIGHT} < 0) d "
-            f"ON s.{quote(HASH)} = d.{quote(HASH)} AND {same}) WHERE __rn <= __n"
+            f"SELECT __file, __pos FROM (SELECT {self._hint_alias(view, '__d')}__s._file AS __file, __s._pos AS __pos, "
+            f"-__d.{WEIGHT} AS __n, row_number() OVER (PARTITION BY {whole} ORDER BY __s._file, __s._pos) AS __rn "
+            f"FROM {self.staging.target} __s JOIN (SELECT * FROM {quote(view)} WHERE {WEIGHT} < 0) __d "
+            f"ON __s.{quote(HASH)} = __d.{quote(HASH)} AND {same}) WHERE __rn <= __n"
         )
 
-    def _delete(self, view: str, count: int) -> None:
-        if count > MANY_POSITIONS:
-            self.staging.delete_view(view)
+    def _write(self, rows: str | None, doomed: str | None, count: int) -> None:
+        """Rows in, and the positions of a view out: one commit while the positions fit on the driver."""
+        if doomed is None:
+            if rows is not None:
+                self.staging.append(rows)
             return
-        rows = self.feeds.attempt.session.sql(
-            f"SELECT __file, sort_array(collect_list(__pos)) FROM {quote(view)} WHERE __file IS NOT NULL GROUP BY __file"
+        if count > MANY_POSITIONS:
+            self.staging.delete_view(doomed)
+            if rows is not None:
+                self.staging.append(rows)
+            return
+        found = self.feeds.attempt.session.sql(
+            f"SELECT __file, collect_list(__pos) FROM {quote(doomed)} WHERE __file IS NOT NULL GROUP BY __file"
         ).collect()
-        self.staging.delete({r[0]: r[1] for r in rows})
+        self.staging.replace(rows, {r[0]: r[1] for r in found})
 
     # -- identity by keys ------------------------------------------------------------------------------------------
 
@@ -158,11 +163,11 @@ class Differential:
 
     def _stored(self, plan: Keyed, by: str, key_of: Callable[[str], str]) -> str:
         """The stored rows of the affected keys, with their positions; columns prefixed `o__`."""
-        listed = ", ".join(f"s.{quote(c.name)} AS {quote('o__' + c.name)}" for c in self._storage_columns(plan))
-        on = " AND ".join(f"s.{quote(k.stored)} <=> k.{quote(key_of(k.name))}" for k in plan.keys) or "true"
+        listed = ", ".join(f"__s.{quote(c.name)} AS {quote('o__' + c.name)}" for c in self._storage_columns(plan))
+        on = " AND ".join(f"__s.{quote(k.stored)} <=> __k.{quote(key_of(k.name))}" for k in plan.keys) or "true"
         return (
-            f"SELECT {self._hint_alias(by, 'k')}s._file AS __file, s._pos AS __pos, {listed} "
-            f"FROM {self.staging.target} s JOIN {quote(by)} k ON {on}"
+            f"SELECT {self._hint_alias(by, '__k')}__s._file AS __file, __s._pos AS __pos, {listed} "
+            f"FROM {self.staging.target} __s JOIN {quote(by)} __k ON {on}"
         )
 
     def _algebraic(self, plan: Keyed) -> Counts:
@@ -186,22 +191,22 @@ class Differential:
 
     def _merged(self, plan: Keyed, change: str) -> str:
         """One row per changed group: new states and columns, the old position, whether the group lives on."""
-        hint = self._hint_alias(change, "o")
-        on = " AND ".join(f"d.{quote(k.name)} <=> o.{quote('o__' + k.stored)}" for k in plan.keys) or "true"
+        hint = self._hint_alias(change, "__o")
+        on = " AND ".join(f"__d.{quote(k.name)} <=> __o.{quote('o__' + k.stored)}" for k in plan.keys) or "true"
         states, again = [], ["false"]
         for s in plan.states:
-            old, delta, name = f"o.{quote('o__' + s.name)}", f"d.{quote(s.name)}", quote(s.name)
+            old, delta, name = f"__o.{quote('o__' + s.name)}", f"__d.{quote(s.name)}", quote(s.name)
             if s.merge is Merge.ADD:
                 states.append(f"CAST(coalesce({old}, 0) + {delta} AS {s.type}) AS {name}")
                 continue
             best = f"{s.merge}({old}, {delta})"
-            removed = f"d.{quote(s.name + '_removed')}"
+            removed = f"__d.{quote(s.name + '_removed')}"
             reaches = f"{removed} <= {best}" if s.merge is Merge.LEAST else f"{removed} >= {best}"
             states.append(f"{best} AS {name}")
             # Nothing left to compare with: the extremum, if there is one, must be looked for.
             again.append(f"({removed} IS NOT NULL AND ({best} IS NULL OR {reaches}))")
-        keys = ", ".join(f"d.{quote(k.name)}" for k in plan.keys)
-        olds = ", ".join(f"o.{quote('o__' + c.name)}" for c in self._storage_columns(plan))
+        keys = ", ".join(f"__d.{quote(k.name)}" for k in plan.keys)
+        olds = ", ".join(f"__o.{quote('o__' + c.name)}" for c in self._storage_columns(plan))
         count = quote(plan.count.name)
         living = f"{count} > 0" if plan.keys else "true"
         public = {i.name for i in plan.items}
@@ -210,7 +215,7 @@ class Differential:
         outputs += [f"{quote(s.name)} AS {quote('n__' + s.name)}" for s in plan.states]
         inner = (
             f"SELECT {hint}{keys + ', ' if keys else ''}{', '.join(states)}, {' OR '.join(again)} AS __again, "
-            f"o.__file, o.__pos, {olds} FROM {quote(change)} d LEFT JOIN ({self._stored(plan, change, str)}) o ON {on}"
+            f"__o.__file, __o.__pos, {olds} FROM {quote(change)} __d LEFT JOIN ({self._stored(plan, change, str)}) __o ON {on}"
         )
         kept = "".join(f"{quote(k.name)} AS {quote(k.name + '__key')}, " for k in plan.keys)
         passed = ", ".join(quote("o__" + c.name) for c in self._storage_columns(plan))
@@ -253,15 +258,15 @@ class Differential:
         new = ", ".join(f"{quote(c.name)} AS {quote('n__' + c.name)}" for c in columns)
         fresh = f"SELECT {new}, true AS __new FROM ({compile_sql(tree, self.feeds)})"
         stored = self._stored(plan, affected, lambda name: f"{name}__key")
-        hint = "/*+ BROADCAST(f, o) */ " if self.feeds.sizes[affected] <= SMALL else ""
-        to_fresh = " AND ".join(f"k.{quote(k.name + '__key')} <=> f.{quote('n__' + k.stored)}" for k in plan.keys)
-        to_stored = " AND ".join(f"k.{quote(k.name + '__key')} <=> o.{quote('o__' + k.stored)}" for k in plan.keys)
+        hint = "/*+ BROADCAST(__f, __o) */ " if self.feeds.sizes[affected] <= SMALL else ""
+        to_fresh = " AND ".join(f"__k.{quote(k.name + '__key')} <=> __f.{quote('n__' + k.stored)}" for k in plan.keys)
+        to_stored = " AND ".join(f"__k.{quote(k.name + '__key')} <=> __o.{quote('o__' + k.stored)}" for k in plan.keys)
         listed = ", ".join(
-            [f"f.{quote('n__' + c.name)}" for c in columns] + [f"o.{quote('o__' + c.name)}" for c in columns]
+            [f"__f.{quote('n__' + c.name)}" for c in columns] + [f"__o.{quote('o__' + c.name)}" for c in columns]
         )
         return (
-            f"SELECT {hint}o.__file, o.__pos, coalesce(f.__new, false) AS __new, {listed} FROM {quote(affected)} k "
-            f"LEFT JOIN ({fresh}) f ON {to_fresh or 'true'} LEFT JOIN ({stored}) o ON {to_stored or 'true'}"
+            f"SELECT {hint}__o.__file, __o.__pos, coalesce(__f.__new, false) AS __new, {listed} FROM {quote(affected)} __k "
+            f"LEFT JOIN ({fresh}) __f ON {to_fresh or 'true'} LEFT JOIN ({stored}) __o ON {to_stored or 'true'}"
         )
 
     def _replace(self, plan: Keyed, merged: str, rows: int) -> Counts:
@@ -287,11 +292,9 @@ class Differential:
         if places != old:
             raise TrickleError("INTEGRITY", f"{self.staging.storage} holds a key more than once")
         with self.stage("apply"):
-            if old:
-                self._delete(outcome, old)
-            if total - deleted:
-                listed = ", ".join(f"{quote('n__' + c.name)} AS {quote(c.name)}" for c in columns)
-                self.staging.append(f"SELECT {self._coalesce(total)}{listed} FROM {quote(outcome)} WHERE __new")
+            listed = ", ".join(f"{quote('n__' + c.name)} AS {quote(c.name)}" for c in columns)
+            rows_in = f"SELECT {self._coalesce(total)}{listed} FROM {quote(outcome)} WHERE __new"
+            self._write(rows_in if total - deleted else None, outcome if old else None, old)
         return Counts(inserted=inserted, updated=total - inserted - deleted, deleted=deleted)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Column
 from spark_trickle.spark.compile import Leaves, compile_sql
-from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project, UnionAll
+from spark_trickle.sql.algebra import Aggregate, Distinct, Item, Operator, Project, UnionAll
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.scalar import cast, column
 
@@ -66,8 +66,9 @@ class Analyzer:
                 # A branch alone must have the type it has beside the others: its delta may run alone.
                 want = types_of(op)
                 return UnionAll(inputs=tuple(_typed(b, types_of(b), want) for b in op.inputs), names=op.names)
-            if isinstance(op, Aggregate):
+            if isinstance(op, Aggregate | Distinct):
                 types.update(types_of(op))
+            if isinstance(op, Aggregate):
                 args = tuple(Item(f"{c.name}__arg", c.args[0]) for c in op.calls if len(c.args) == 1)
                 if args:
                     types.update(types_of(Project(child=op.child, items=args)))
