@@ -188,8 +188,8 @@ def test_demo(lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert shown["equal"] is True
     refreshed = [e["data"] for e in shown["events"] if e["event"] == "refreshed"]
     assert len(refreshed) == 20
-    assert {r["action"] for r in refreshed} >= {"DIFFERENTIAL", "NO_DATA"}
+    assert "DIFFERENTIAL" in {r["action"] for r in refreshed}
     assert all(r["seconds"] > 0 and r["full_seconds"] > 0 for r in refreshed)
-    assert sum(r["rows_inserted"] + r["rows_updated"] + r["rows_deleted"] for r in refreshed) > 100
+    assert sum(r["rows_inserted"] + r["rows_updated"] + r["rows_deleted"] for r in refreshed) > 20
     # Again over its own folder.
     assert result(capsys, "demo", "--rows", "300", "--rounds", "1", "--dir", "demo")["equal"] is True
