@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_trickle import Trickle, connect
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -41,3 +43,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture
+def tr(spark: SparkSession, tmp_path: Path) -> Iterator[Trickle]:
+    """A new, empty lake on the shared Spark."""
+    with connect(tmp_path / "lake", shuffle_partitions=2) as trickle:
+        trickle.sql("CREATE NAMESPACE s")
+        trickle.sql("USE s")
+        yield trickle
+
+
+@pytest.fixture(scope="module")
+def module_tr(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trickle]:
+    """A lake that the tests of one module share: use names of your own in it."""
+    with connect(tmp_path_factory.mktemp("module") / "lake", shuffle_partitions=2) as trickle:
+        trickle.sql("CREATE NAMESPACE s")
+        trickle.sql("USE s")
+        yield trickle
