@@ -147,7 +147,7 @@ class FileReader:
         task = "org.apache.iceberg.FileScanTask"
         files, deletes = self._jvm.java.util.ArrayList(), {}
         counts = (
-            self._h.pluck(tasks, (task, "deletes"), ("java.util.Collection", "size"))
+            self._h.pluck(tasks, (task, "deletes"), ("java.util.List", "size"))
             if self._has_deletes(snapshot)
             else []
         )
