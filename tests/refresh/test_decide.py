@@ -1,0 +1,154 @@
+"""What a refresh does and why: facts in, decision out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from spark_trickle.errors import TrickleError
+from spark_trickle.model import Action, Mode
+from spark_trickle.refresh.decide import Change, Past, Situation, decide_by_cost, decide_early
+
+READY = Situation(mode=Mode.AUTO, asked=None, incremental=True, not_incremental=None, initialized=True, pending=True)
+WINDOW = "WINDOW at line 1, column 8: window functions have no delta rule yet"
+EXPIRED = ("SNAPSHOT_EXPIRED", "snapshot 7 of s.t was removed")
+
+
+def situation(**facts: Any) -> Situation:
+    return dataclasses.replace(READY, **facts)
+
+
+@pytest.mark.parametrize(
+    ("facts", "action", "reason"),
+    [
+        ({"initialized": False}, Action.FULL, "INITIAL"),
+        ({"initialized": False, "mode": Mode.DIFFERENTIAL}, Action.FULL, "INITIAL"),
+        ({"initialized": False, "pending": False}, Action.FULL, "INITIAL"),
+        ({"asked": Mode.FULL}, Action.FULL, "REQUESTED"),
+        ({"asked": Mode.FULL, "pending": False}, Action.FULL, "REQUESTED"),
+        ({"asked": Mode.FULL, "trouble": EXPIRED}, Action.FULL, "REQUESTED"),
+        ({"asked": Mode.FULL, "reshaped": "DEPENDENCY_CHANGED: v"}, Action.REINITIALIZE, "DEPENDENCY_CHANGED"),
+        ({"reshaped": "DEPENDENCY_CHANGED: v"}, Action.REINITIALIZE, "DEPENDENCY_CHANGED"),
+        ({"reshaped": "DEPENDENCY_CHANGED: v", "pending": False}, Action.REINITIALIZE, "DEPENDENCY_CHANGED"),
+        ({"reshaped": "ALTERED: q", "mode": Mode.DIFFERENTIAL}, Action.REINITIALIZE, "ALTERED"),
+        ({"trouble": EXPIRED}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED: snapshot 7 of s.t"),
+        ({"trouble": EXPIRED, "pending": False}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED"),
+        ({"trouble": EXPIRED, "mode": Mode.FULL}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED"),
+        ({"trouble": EXPIRED, "mode": Mode.DIFFERENTIAL, "asked": Mode.AUTO}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED"),
+        (
+            {
+                "time_dependent": True,
+                "pending": False,
+                "incremental": False,
+                "not_incremental": "TIME_DEPENDENT: now()",
+            },
+            Action.FULL,
+            "TIME_DEPENDENT: now()",
+        ),
+        ({"pending": False}, Action.NO_DATA, "NO_CHANGE"),
+        ({"pending": False, "mode": Mode.FULL}, Action.NO_DATA, "NO_CHANGE"),
+        ({"pending": False, "asked": Mode.DIFFERENTIAL}, Action.NO_DATA, "NO_CHANGE"),
+        ({"mode": Mode.FULL}, Action.FULL, "MODE"),
+        ({"incremental": False, "not_incremental": WINDOW}, Action.FULL, WINDOW),
+        ({"mode": Mode.DIFFERENTIAL}, Action.DIFFERENTIAL, "MODE"),
+        ({"asked": Mode.DIFFERENTIAL}, Action.DIFFERENTIAL, "MODE"),
+        ({"mode": Mode.FULL, "asked": Mode.DIFFERENTIAL}, Action.DIFFERENTIAL, "MODE"),
+    ],
+)
+def test_decided_early(facts: dict[str, Any], action: Action, reason: str) -> None:
+    decision = decide_early(situation(**facts))
+    assert decision is not None
+    assert (decision.action, decision.reason[: len(reason)]) == (action, reason)
+
+
+@pytest.mark.parametrize("facts", [{}, {"asked": Mode.AUTO, "mode": Mode.DIFFERENTIAL}])
+def test_auto_over_a_change_depends_on_its_size(facts: dict[str, Any]) -> None:
+    assert decide_early(situation(**facts)) is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "words"),
+    [
+        ({"mode": Mode.DIFFERENTIAL, "reshaped": "DEPENDENCY_CHANGED: view s.v"}, "DEPENDENCY_CHANGED", "view s.v"),
+        ({"mode": Mode.DIFFERENTIAL, "trouble": EXPIRED}, "SNAPSHOT_EXPIRED", "snapshot 7 of s.t was removed"),
+        ({"asked": Mode.DIFFERENTIAL, "trouble": EXPIRED}, "SNAPSHOT_EXPIRED", "never recomputes by itself"),
+        (
+            {"asked": Mode.DIFFERENTIAL, "incremental": False, "not_incremental": WINDOW},
+            "NOT_INCREMENTAL",
+            "line 1, column 8",
+        ),
+        (
+            {"mode": Mode.DIFFERENTIAL, "incremental": False, "not_incremental": WINDOW},
+            "NOT_INCREMENTAL",
+            "WINDOW",
+        ),
+    ],
+)
+def test_differential_never_recomputes_by_itself(facts: dict[str, Any], code: str, words: str) -> None:
+    with pytest.raises(TrickleError) as caught:
+        decide_early(situation(**facts))
+    assert caught.value.code == code
+    assert words in caught.value.message
+    assert caught.value.hint
+
+
+def orders(rows: int, total: int) -> Change:
+    return Change("s.orders", rows, total)
+
+
+@pytest.mark.parametrize(
+    ("changes", "action", "reason"),
+    [
+        ([], Action.DIFFERENTIAL, "CHANGE_RATIO: no row"),
+        ([orders(0, 100)], Action.DIFFERENTIAL, "CHANGE_RATIO: no row"),
+        ([orders(0, 0)], Action.DIFFERENTIAL, "CHANGE_RATIO: no row"),
+        ([orders(1, 100)], Action.DIFFERENTIAL, "CHANGE_RATIO: 1 of 100 rows of s.orders"),
+        ([orders(15, 100)], Action.DIFFERENTIAL, "CHANGE_RATIO: 15 of 100 rows"),  # the limit itself is allowed
+        ([orders(16, 100)], Action.FULL, "CHANGE_RATIO: 16 of 100 rows of s.orders changed (16 %), more than 15 %"),
+        ([orders(200, 100)], Action.FULL, "CHANGE_RATIO: 200 of 100 rows"),
+        ([orders(5, 0)], Action.FULL, "CHANGE_RATIO: s.orders was empty"),
+        # The worst input decides, however large the others are.
+        ([orders(1, 1000), Change("s.items", 2, 10)], Action.FULL, "CHANGE_RATIO: 2 of 10 rows of s.items"),
+        ([Change("s.items", 1, 10), orders(1, 1000)], Action.DIFFERENTIAL, "CHANGE_RATIO: 1 of 10 rows of s.items"),
+        ([orders(0, 1000), Change("s.items", 0, 0)], Action.DIFFERENTIAL, "CHANGE_RATIO: no row"),
+    ],
+)
+def test_auto_by_ratio(changes: list[Change], action: Action, reason: str) -> None:
+    decision = decide_by_cost(changes, Past(), 0.15)
+    assert (decision.action, decision.reason[: len(reason)]) == (action, reason)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "action"), [(0.0, Action.FULL), (0.01, Action.DIFFERENTIAL), (1.0, Action.DIFFERENTIAL)]
+)
+def test_the_ratio_is_a_setting(ratio: float, action: Action) -> None:
+    assert decide_by_cost([orders(1, 100)], Past(), ratio).action is action
+
+
+@pytest.mark.parametrize(
+    ("past", "rows", "action"),
+    [
+        (Past(1.0, ((2.0, 100),)), 100, Action.FULL),
+        (Past(1.0, ((2.0, 100),)), 50, Action.FULL),  # half the change is still comparable
+        (Past(1.0, ((2.0, 100),)), 49, Action.DIFFERENTIAL),
+        (Past(1.0, ((1.0, 100),)), 100, Action.DIFFERENTIAL),  # a tie is no loss
+        (Past(1.0, ((1.001, 100),)), 100, Action.FULL),
+        (Past(1.0, ((0.5, 100), (9.0, 100))), 100, Action.DIFFERENTIAL),  # the newest one counts
+        (Past(None, ((9.0, 100),)), 100, Action.DIFFERENTIAL),  # nothing to compare with
+        (Past(1.0, ()), 100, Action.DIFFERENTIAL),
+        (Past(1.0, ((2.0, 0),)), 1, Action.FULL),
+    ],
+)
+def test_auto_by_cost(past: Past, rows: int, action: Action) -> None:
+    decision = decide_by_cost([orders(rows, 10_000)], past, 0.15)
+    assert decision.action is action
+    assert decision.reason.startswith("COST" if action is Action.FULL else "CHANGE_RATIO")
+    assert f"{rows} of 10000 rows of s.orders" in decision.reason
+
+
+def test_cost_reason_names_both_times() -> None:
+    reason = decide_by_cost([orders(100, 10_000)], Past(1.25, ((2.5, 80),)), 0.15).reason
+    assert "2.50 s for 80 changed rows" in reason
+    assert "FULL took 1.25 s" in reason
