@@ -1,0 +1,186 @@
+"""DIFFERENTIAL against FULL on a million rows, alternating in one warm process.
+
+For each operator there are two stream tables with the same definition, one DIFFERENTIAL and one FULL, over the same
+sources. After each change both are refreshed, one after the other, and the one who goes first alternates. Reported are
+medians, the ratio, and where the time of the DIFFERENTIAL went, from the engine's own history.
+
+    python benchmarks/bench.py [--rows 1000000] [--repeat 3] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import spark_trickle
+from spark_trickle import Action, Trickle
+
+DEFINITIONS = {
+    "filter": "SELECT order_id, customer_id, amount, status FROM shop.orders WHERE status = 3",
+    "join": "SELECT o.order_id, o.amount, c.city, c.segment FROM shop.orders o "
+    "JOIN shop.customers c ON o.customer_id = c.customer_id",
+    "aggregate": "SELECT customer_id, count(*) AS n, sum(amount) AS total, max(ordered_on) AS last_order "
+    "FROM shop.orders GROUP BY customer_id",
+    "join + aggregate": "SELECT c.city, c.segment, count(*) AS n, sum(o.amount) AS total FROM shop.orders o "
+    "JOIN shop.customers c ON o.customer_id = c.customer_id GROUP BY c.city, c.segment",
+}
+CUSTOMERS = 50_000
+
+
+def names(operator: str) -> tuple[str, str]:
+    base = operator.replace(" + ", "_")
+    return f"shop.{base}_differential", f"shop.{base}_full"
+
+
+def fill(tr: Trickle, rows: int) -> None:
+    tr.sql("CREATE NAMESPACE shop")
+    tr.sql("CREATE TABLE shop.customers (customer_id BIGINT, city STRING, segment INT)")
+    tr.sql(
+        f"INSERT INTO shop.customers SELECT id, concat('city ', pmod(hash(id), 500)), pmod(hash(id, 7), 5) "
+        f"FROM range({CUSTOMERS})"
+    )
+    tr.sql(
+        "CREATE TABLE shop.orders (order_id BIGINT, customer_id BIGINT, amount DECIMAL(12,2), status INT, "
+        "ordered_on DATE)"
+    )
+    tr.sql(f"INSERT INTO shop.orders {_orders(0, rows)}")
+
+
+def _orders(start: int, count: int) -> str:
+    return (
+        f"SELECT id, pmod(hash(id, 1), {CUSTOMERS}), CAST(pmod(hash(id, 2), 100000) / 100 AS DECIMAL(12,2)), "
+        f"pmod(hash(id, 3), 10), date_add(DATE'2020-01-01', pmod(hash(id, 4), 1500)) "
+        f"FROM range({start}, {start + count})"
+    )
+
+
+class Changes:
+    """Deterministic changes: appends, or a mix of 70 % updates, 15 % deletes and 15 % inserts in one place each."""
+
+    def __init__(self, tr: Trickle, rows: int) -> None:
+        self.tr, self.rows, self.next, self.step = tr, rows, rows, 0
+
+    def apply(self, kind: str, count: int) -> None:
+        if not count:
+            return
+        self.step += 1
+        if kind == "append":
+            self._insert(count)
+            return
+        updates, deletes = max(1, round(count * 0.7)), max(1, round(count * 0.15))
+        # Scattered over the whole table: every so many-th row, another residue each time.
+        for verb, number, salt in (("UPDATE", updates, 0), ("DELETE", deletes, 1)):
+            every = max(2, self.rows // number)
+            where = f"pmod(order_id, {every}) = {(self.step * 7 + salt) % every} AND order_id < {self.rows}"
+            if verb == "UPDATE":
+                self.tr.sql(f"UPDATE shop.orders SET amount = amount + 1, status = pmod(status + 1, 10) WHERE {where}")
+            else:
+                self.tr.sql(f"DELETE FROM shop.orders WHERE {where}")
+        self._insert(max(1, count - updates - deletes))
+
+    def _insert(self, count: int) -> None:
+        self.tr.sql(f"INSERT INTO shop.orders {_orders(self.next, count)}")
+        self.next += count
+
+
+def measure(tr: Trickle, rows: int, repeat: int) -> list[dict[str, Any]]:
+    changes, report = Changes(tr, rows), []
+    cells = [("none", 0)] + [(k, n) for k in ("append", "mix") for n in (10, rows // 1000, rows // 100)]
+    for kind, count in [("append", 10), ("mix", 10)]:  # warm-up: the first plans of a process are slow
+        changes.apply(kind, count)
+        for operator in DEFINITIONS:
+            for name in names(operator):
+                tr.refresh(name)
+    for kind, count in cells:
+        taken: dict[str, dict[str, list[Any]]] = {o: {"differential": [], "full": [], "stages": []} for o in DEFINITIONS}
+        for turn in range(repeat if count else 20):
+            changes.apply(kind, count)
+            for operator in DEFINITIONS:
+                differential, full = names(operator)
+                for name in (differential, full) if turn % 2 else (full, differential):
+                    start = time.perf_counter()
+                    result = tr.refresh(name)
+                    seconds = time.perf_counter() - start
+                    expected = Action.NO_DATA if not count else Action.FULL if name == full else Action.DIFFERENTIAL
+                    if result.action is not expected:
+                        raise SystemExit(f"{name}: {result.action} instead of {expected} ({result.reason})")
+                    side = "full" if name == full else "differential"
+                    taken[operator][side].append(seconds)
+                    if side == "differential":
+                        taken[operator]["stages"].append(result.stages)
+        for operator, cell in taken.items():
+            row = _summary(operator, kind, count, cell)
+            report.append(row)
+            _print(row)
+    return report
+
+
+def _summary(operator: str, kind: str, count: int, cell: dict[str, list[Any]]) -> dict[str, Any]:
+    differential = statistics.median(cell["differential"])
+    full = statistics.median(cell["full"])
+    stages: dict[str, float] = {}
+    for name in dict.fromkeys(s for stage in cell["stages"] for s in stage):
+        stages[name] = round(statistics.median(stage.get(name, 0.0) for stage in cell["stages"]), 3)
+    return {
+        "operator": operator,
+        "change": kind,
+        "rows": count,
+        "differential": round(differential, 4),
+        "full": round(full, 4),
+        "ratio": round(full / differential, 2),
+        "spread": round(max(cell["differential"]) - min(cell["differential"]), 3),
+        "stages": stages,
+    }
+
+
+def _print(row: dict[str, Any]) -> None:
+    stages = " ".join(f"{k} {v:.2f}" for k, v in row["stages"].items())
+    if row["rows"] == 0:
+        print(f"| {row['operator']} | none | 0 | {1000 * row['differential']:.1f} ms | – | – | |", flush=True)
+        return
+    print(
+        f"| {row['operator']} | {row['change']} | {row['rows']:,} | {row['differential']:.2f} s | {row['full']:.2f} s | "
+        f"{row['ratio']:.1f} | {stages} |",
+        flush=True,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="trickle-bench-"))
+    started = time.perf_counter()
+    try:
+        with spark_trickle.connect(folder, driver_memory="4g") as tr:
+            fill(tr, options.rows)
+            for operator, definition in DEFINITIONS.items():
+                for name, mode in zip(names(operator), ("differential", "full"), strict=True):
+                    tr.create_stream_table(name, definition, mode=mode)
+            print(f"{options.rows:,} orders, {CUSTOMERS:,} customers; medians of {options.repeat}; seconds of a refresh\n")
+            print("| operator | change | rows | DIFFERENTIAL | FULL | times faster | stages of DIFFERENTIAL |")
+            print("|---|---|---|---|---|---|---|")
+            report = measure(tr, options.rows, options.repeat)
+            wrong = [n for o in DEFINITIONS for n in names(o) if not tr.verify(n).equal]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    seconds = time.perf_counter() - started
+    print(f"\nverified: {'DIFFERS: ' + ', '.join(wrong) if wrong else 'all tables equal their definitions'}; {seconds:.0f} s")
+    if options.json:
+        machine = {"machine": platform.machine(), "python": platform.python_version()}
+        options.json.write_text(json.dumps({"rows": options.rows, **machine, "cells": report}, indent=1) + "\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
