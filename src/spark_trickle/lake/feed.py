@@ -32,9 +32,8 @@ WEIGHT = "__w"
 
 _CATALOG = "default_rewrite_catalog"  # Iceberg's catalog of staged scans; its source registers it on demand
 _STRETCHES = 8  # beyond this many compactions in between, comparing the two ends is cheaper
-_INDEXED_FILES = (
-    64  # touched files whose deletion vectors are loaded on the driver to learn which way they changed
-)
+_INDEXED_FILES = 64  # touched files whose deletion vectors are loaded on the driver to learn which way they changed
+_BROADCAST_ROWS = 100_000  # deleted positions that may go through the driver
 _VERSION = ("_row_id", "_last_updated_sequence_number")
 
 
@@ -75,9 +74,7 @@ class Feed:
         self.release()
 
 
-def read_changes(
-    session: SparkSession, table: Java, old: int | None, new: int | None, columns: Sequence[str]
-) -> Feed:
+def read_changes(session: SparkSession, table: Java, old: int | None, new: int | None, columns: Sequence[str]) -> Feed:
     """The Z-set that turns the table at snapshot `old` into the table at `new`; None is the EMPTY table.
 
     `table` is pinned at the cut: `columns` are names in its current schema, and both sides are read in that schema.
@@ -224,24 +221,23 @@ class _Builder:
         for states, weight in (([now for _, now in grown], -1), ([was for was, _ in shrunk], 1)):
             if states:
                 rows = _vector_rows(states)
-                self._part(
-                    self._weigh(self._deleted(states), weight), "deleted rows", rows, positive=weight > 0
-                )
+                self._part(self._weigh(self._deleted(states), weight), "deleted rows", rows, positive=weight > 0)
         if not changed:
             return
         only_grew, rows = self._only_grew(changed)
         was = self._deleted([was for was, _ in changed])
         now = self._deleted([now for _, now in changed])
         place = ("_file", "_pos")
+        # Record counts of position deletes bound the rows to broadcast; those of equality deletes do not.
+        counts = [d.rows if d.is_vector else _BROADCAST_ROWS for pair in changed for s in pair for d in s.deletes]
+        small = sum(counts) < _BROADCAST_ROWS
         for side, other, weight in ((now, was, -1), (was, now, 1)):
             if weight > 0 and only_grew:
                 continue
             known = other.select(*(other[c].alias(f"_other{c}") for c in place))
             same = (side["_file"] == known["_other_file"]) & (side["_pos"] == known["_other_pos"])
-            left = side.join(F.broadcast(known) if rows is not None else known, same, "left_anti")
-            self._part(
-                self._weigh(left, weight), "deleted rows", rows if only_grew else None, positive=weight > 0
-            )
+            left = side.join(F.broadcast(known) if small else known, same, "left_anti")
+            self._part(self._weigh(left, weight), "deleted rows", rows if only_grew else None, positive=weight > 0)
 
     def _only_grew(self, pairs: Sequence[tuple[FileState, FileState]]) -> tuple[bool, int | None]:
         """Whether no row came back, and how many rows were deleted (None: not known from metadata)."""
@@ -291,9 +287,7 @@ class _Builder:
     def _weigh(self, frame: DataFrame, weight: int) -> DataFrame:
         from pyspark.sql import functions as F
 
-        return frame.select(
-            *(frame[_quoted(c)] for c in self._columns), F.lit(weight).cast("bigint").alias(WEIGHT)
-        )
+        return frame.select(*(frame[_quoted(c)] for c in self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
 
 
 def _vector_rows(states: Sequence[FileState]) -> int | None:
