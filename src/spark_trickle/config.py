@@ -73,12 +73,8 @@ class Settings(BaseSettings):
         pattern=r"^[1-9]\d*[kmgtKMGT]$",
         description="Memory of the driver. Takes effect when Spark starts.",
     )
-    shuffle_partitions: int = Field(
-        4, ge=1, description="`spark.sql.shuffle.partitions`: raise it on a cluster."
-    )
-    time_zone: str = Field(
-        "UTC", description="Session time zone: what dates and timestamps in a definition mean."
-    )
+    shuffle_partitions: int = Field(4, ge=1, description="`spark.sql.shuffle.partitions`: raise it on a cluster.")
+    time_zone: str = Field("UTC", description="Session time zone: what dates and timestamps in a definition mean.")
     extra_packages: tuple[str, ...] = Field(
         (),
         description="More Maven coordinates for Spark, such as an object store's file system. "
@@ -157,17 +153,13 @@ class Settings(BaseSettings):
         origin: dict[str, str] = {}
         for label, found in reversed(sources):
             for name, value in found.items():
-                where = (
-                    f"environment variable {ENV_PREFIX}{name.upper()}" if label == "environment" else label
-                )
+                where = f"environment variable {ENV_PREFIX}{name.upper()}" if label == "environment" else label
                 if name not in cls.model_fields:
                     raise _unknown(name, where, cls.model_fields)
                 if name == "spark_conf" and isinstance(value, Mapping) and isinstance(merged.get(name), dict):
                     merged[name] = {**merged[name], **_flat(value)}
                 else:
-                    merged[name] = (
-                        _flat(value) if name == "spark_conf" and isinstance(value, Mapping) else value
-                    )
+                    merged[name] = _flat(value) if name == "spark_conf" and isinstance(value, Mapping) else value
                 origin[name] = where
         return cls._build(merged, origin)
 
@@ -269,15 +261,11 @@ class Settings(BaseSettings):
             parts = urlsplit(text)
             parts.port  # noqa: B018  (reading it validates it)
         except ValueError:
-            raise ValueError(
-                "the URL cannot be read; percent-encode special characters in the password"
-            ) from None
+            raise ValueError("the URL cannot be read; percent-encode special characters in the password") from None
         if not parts.path.strip("/"):
             raise ValueError("the URL names no database: postgresql://user@host/database")
         if not parts.hostname or dict(parse_qsl(parts.query)).get("host"):
-            raise ValueError(
-                "the URL names no host; Spark reaches the catalog over TCP, not over a socket file"
-            )
+            raise ValueError("the URL names no host; Spark reaches the catalog over TCP, not over a socket file")
         return value
 
     @field_validator("time_zone")
@@ -418,9 +406,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
         with file.open("rb") as f:
             return tomllib.load(f)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise TrickleError(
-            "INVALID_SETTING", f"{file} is not TOML: {e}.", hint="Correct the named line."
-        ) from None
+        raise TrickleError("INVALID_SETTING", f"{file} is not TOML: {e}.", hint="Correct the named line.") from None
     except OSError as e:
         raise TrickleError("INVALID_SETTING", f"{file} cannot be read: {e.strerror}.") from None
 

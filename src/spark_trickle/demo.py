@@ -169,12 +169,9 @@ class _Shop:
         self.run("CREATE NAMESPACE IF NOT EXISTS shop")
         self.run("CREATE NAMESPACE IF NOT EXISTS scratch")
         self.run("CREATE TABLE shop.customers (customer_id BIGINT, name STRING, city STRING)")
+        self.run("CREATE TABLE shop.orders (order_id BIGINT, customer_id BIGINT, ordered_on DATE, status STRING)")
         self.run(
-            "CREATE TABLE shop.orders (order_id BIGINT, customer_id BIGINT, ordered_on DATE, status STRING)"
-        )
-        self.run(
-            "CREATE TABLE shop.items "
-            "(order_id BIGINT, line INT, product_id INT, quantity INT, price DECIMAL(10, 2))"
+            "CREATE TABLE shop.items (order_id BIGINT, line INT, product_id INT, quantity INT, price DECIMAL(10, 2))"
         )
         self.run(
             "INSERT INTO shop.customers SELECT id, concat('customer ', id), "
@@ -209,9 +206,7 @@ class _Shop:
         return "orders change their status"
 
     def _price_updates(self, number: int) -> str:
-        self.run(
-            f"UPDATE shop.items SET price = price + 1 WHERE {self._chosen('order_id', f'price {number}')}"
-        )
+        self.run(f"UPDATE shop.items SET price = price + 1 WHERE {self._chosen('order_id', f'price {number}')}")
         return "items change their price"
 
     def _deletions(self, number: int) -> str:

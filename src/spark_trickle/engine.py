@@ -1,8 +1,8 @@
 """The public facade: `connect()` and `Trickle`.
 
 with spark_trickle.connect("lakehouse") as tr:
-    tr.sql("CREATE STREAM TABLE shop.revenue AS SELECT customer, sum(amount) AS total FROM shop.orders GROUP BY customer")
-    tr.refresh("shop.revenue")
+    tr.sql("CREATE STREAM TABLE shop.big AS SELECT id, amount FROM shop.orders WHERE amount > 100")
+    tr.refresh("shop.big")
 """
 
 from __future__ import annotations
@@ -143,19 +143,19 @@ class Trickle:
 
     @overload
     def refresh(
-        self, name: Sequence[str], mode: str | Mode | None = None, *, upstream: bool = True
+        self, name: list[str] | tuple[str, ...], mode: str | Mode | None = None, *, upstream: bool = True
     ) -> tuple[RefreshResult, ...]: ...
 
     def refresh(
-        self, name: str | Sequence[str], mode: str | Mode | None = None, *, upstream: bool = True
+        self, name: str | list[str] | tuple[str, ...], mode: str | Mode | None = None, *, upstream: bool = True
     ) -> RefreshResult | tuple[RefreshResult, ...]:
         """Bring a stream table up to now, the stream tables it reads first (unless `upstream=False`).
 
         A list of names is a group: all are computed at one cut and published in one transaction.
         """
         asked = None if mode is None else _mode(mode)
+        names = [self._name(name)] if isinstance(name, str) else [self._name(n) for n in name]
         group = not isinstance(name, str)
-        names = [self._name(n) for n in name] if group else [self._name(name)]
         results = self.refresher.refresh(names, asked, upstream=upstream, together=group, initiated_by="manual")
         return results if group else results[0]
 
@@ -268,9 +268,9 @@ class Trickle:
         if error.code not in ("UNKNOWN_TABLE", "INVALID_QUERY"):
             return error
         used = {parts[-1].lower() for parts in mentioned(text)}
-        for table in self.spark.catalog.listTables():
-            if table.isTemporary and table.name.lower() in used:
-                return TrickleError("SESSION_OBJECT", f"{table.name} is a temporary view of this session")
+        for row in self.spark.sql("SHOW VIEWS IN global_temp").collect():  # lists those of the session too
+            if row.isTemporary and row.viewName.lower() in used:
+                return TrickleError("SESSION_OBJECT", f"{row.viewName} is a temporary view of this session")
         for function in self.spark.catalog.listFunctions() if error.code == "INVALID_QUERY" else ():
             if function.isTemporary and function.name.lower() in used and "." not in (function.className or "."):
                 return TrickleError("SESSION_OBJECT", f"{function.name} is a function of this session")

@@ -31,37 +31,91 @@ class Code:
 _U, _S, _T, _I = Kind.USER, Kind.SCHEMA, Kind.TRANSIENT, Kind.INTERNAL
 
 CODES: dict[str, Code] = {
-    "INVALID_SETTING": Code(_U, "A setting is unknown or has an impossible value.", "Correct or remove the named setting."),
-    "INVALID_NAME": Code(_U, "A name cannot be used for a stream table.", "Use one or more namespaces and a table name, without dots inside a part."),
-    "INVALID_SCHEDULE": Code(_U, "A schedule cannot be read.", "Write a duration such as '30s' or '5m', a cron line, 'downstream' or 'manual'."),
+    "INVALID_SETTING": Code(
+        _U, "A setting is unknown or has an impossible value.", "Correct or remove the named setting."
+    ),
+    "INVALID_NAME": Code(
+        _U,
+        "A name cannot be used for a stream table.",
+        "Use one or more namespaces and a table name, without dots inside a part.",
+    ),
+    "INVALID_SCHEDULE": Code(
+        _U,
+        "A schedule cannot be read.",
+        "Write a duration such as '30s' or '5m', a cron line, 'downstream' or 'manual'.",
+    ),
     "INVALID_MODE": Code(_U, "A mode is not one of AUTO, DIFFERENTIAL, FULL.", "Choose one of the three."),
     "SYNTAX_ERROR": Code(_U, "The SQL text cannot be parsed.", "Correct the marked place."),
-    "UNKNOWN_TABLE": Code(_U, "A table or view in the definition does not exist.", "Create it first, or correct the name."),
-    "UNKNOWN_COLUMN": Code(_U, "A column in the definition does not exist.", "Correct the name; the message lists what is there."),
+    "UNKNOWN_TABLE": Code(
+        _U, "A table or view in the definition does not exist.", "Create it first, or correct the name."
+    ),
+    "UNKNOWN_COLUMN": Code(
+        _U, "A column in the definition does not exist.", "Correct the name; the message lists what is there."
+    ),
     "INVALID_QUERY": Code(_U, "Spark refuses the definition.", "Run the query by itself in Spark and correct it."),
     "DUPLICATE_COLUMN": Code(_U, "Two output columns have the same name.", "Give each output column its own alias."),
-    "UNSTORABLE_TYPE": Code(_U, "An output column has a type that Iceberg cannot store.", "Cast the column to a type a table can hold."),
-    "SESSION_OBJECT": Code(_U, "The definition uses a temporary view or function of one session.", "Use a table, a view in the lake or a built-in function."),
-    "NOT_INCREMENTAL": Code(_U, "Mode DIFFERENTIAL was asked for and the definition cannot be maintained incrementally.", "Change the named part, or use mode AUTO."),
+    "UNSTORABLE_TYPE": Code(
+        _U, "An output column has a type that Iceberg cannot store.", "Cast the column to a type a table can hold."
+    ),
+    "SESSION_OBJECT": Code(
+        _U,
+        "The definition uses a temporary view or function of one session.",
+        "Use a table, a view in the lake or a built-in function.",
+    ),
+    "NOT_INCREMENTAL": Code(
+        _U,
+        "Mode DIFFERENTIAL was asked for and the definition cannot be maintained incrementally.",
+        "Change the named part, or use mode AUTO.",
+    ),
     "NAME_TAKEN": Code(_U, "The name belongs to another table or view.", "Choose another name, or drop what has it."),
     "UNKNOWN_STREAM_TABLE": Code(_U, "There is no stream table of that name.", "SHOW STREAM TABLES lists them."),
     "HAS_DEPENDENTS": Code(_U, "Other stream tables read this one.", "Drop them first, or drop with cascade."),
     "CYCLE": Code(_U, "The definition would read itself, directly or through others.", "Break the printed path."),
     "UNKNOWN_CUT": Code(_U, "There is no cut of that name.", "`tr.cuts()` lists them."),
-    "UNSUITABLE_SESSION": Code(_U, "The Spark session passed in cannot host a lake.", "Set what the message names before the session starts."),
-    "INVALID_STATEMENT": Code(_U, "A STREAM TABLE statement cannot be parsed.", "Compare it with the form in the message."),
-    "SOURCE_DROPPED": Code(_S, "A table that a stream table reads is gone.", "Recreate the source, or alter or drop the stream table."),
-    "SOURCE_CHANGED": Code(_S, "A column that a stream table uses was dropped or changed its meaning.", "Alter the stream table's query."),
-    "SNAPSHOT_EXPIRED": Code(_S, "The snapshot a stream table reflects was removed from its source.", "Refresh once with mode FULL."),
+    "UNSUITABLE_SESSION": Code(
+        _U, "The Spark session passed in cannot host a lake.", "Set what the message names before the session starts."
+    ),
+    "INVALID_STATEMENT": Code(
+        _U, "A STREAM TABLE statement cannot be parsed.", "Compare it with the form in the message."
+    ),
+    "SOURCE_DROPPED": Code(
+        _S, "A table that a stream table reads is gone.", "Recreate the source, or alter or drop the stream table."
+    ),
+    "SOURCE_CHANGED": Code(
+        _S, "A column that a stream table uses was dropped or changed its meaning.", "Alter the stream table's query."
+    ),
+    "SNAPSHOT_EXPIRED": Code(
+        _S, "The snapshot a stream table reflects was removed from its source.", "Refresh once with mode FULL."
+    ),
     "TABLE_REPLACED": Code(_S, "A source was replaced by another table.", "Refresh once with mode FULL."),
-    "DEPENDENCY_CHANGED": Code(_S, "A view used by the definition changed its meaning.", "Refresh once with mode FULL."),
-    "INTEGRITY": Code(_S, "The storage of a stream table was written by somebody else.", "Refresh once with mode FULL; write to the sources instead."),
-    "REFRESH_IN_PROGRESS": Code(_T, "Another refresh of the same stream table is running.", "Wait for it, or raise lease_wait_seconds."),
-    "PUBLISH_CONFLICT": Code(_T, "The stream table's storage changed while a refresh was computed; nothing was published.", "Refresh again."),
-    "LEASE_LOST": Code(_T, "Another process took over while this refresh was running; nothing was published.", "Refresh again."),
-    "STORAGE_FULL": Code(_T, "The disk is full; nothing was published.", "Free space in the warehouse and refresh again."),
-    "CATALOG_UNAVAILABLE": Code(_T, "The catalog database does not answer.", "Check that it runs and the URL is right."),
-    "CATALOG_CORRUPT": Code(_I, "A row of the catalog cannot be read.", "Restore the row from a backup, or drop and recreate the stream table."),
+    "DEPENDENCY_CHANGED": Code(
+        _S, "A view used by the definition changed its meaning.", "Refresh once with mode FULL."
+    ),
+    "INTEGRITY": Code(
+        _S,
+        "The storage of a stream table was written by somebody else.",
+        "Refresh once with mode FULL; write to the sources instead.",
+    ),
+    "REFRESH_IN_PROGRESS": Code(
+        _T, "Another refresh of the same stream table is running.", "Wait for it, or raise lease_wait_seconds."
+    ),
+    "PUBLISH_CONFLICT": Code(
+        _T, "The stream table's storage changed while a refresh was computed; nothing was published.", "Refresh again."
+    ),
+    "LEASE_LOST": Code(
+        _T, "Another process took over while this refresh was running; nothing was published.", "Refresh again."
+    ),
+    "STORAGE_FULL": Code(
+        _T, "The disk is full; nothing was published.", "Free space in the warehouse and refresh again."
+    ),
+    "CATALOG_UNAVAILABLE": Code(
+        _T, "The catalog database does not answer.", "Check that it runs and the URL is right."
+    ),
+    "CATALOG_CORRUPT": Code(
+        _I,
+        "A row of the catalog cannot be read.",
+        "Restore the row from a backup, or drop and recreate the stream table.",
+    ),
     "CATALOG_NEWER": Code(_U, "The catalog was made by a newer version of Trickle.", "Upgrade spark-trickle."),
     "SPARK_FAILED": Code(_T, "Spark failed while computing; nothing was published.", "See the cause; refresh again."),
     "MISSING_JAVA": Code(_U, "No Java 17 or newer was found.", "Install one and set JAVA_HOME."),

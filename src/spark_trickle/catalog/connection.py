@@ -43,9 +43,7 @@ class Database:
         # Threads of one process queue here, not in SQLite's busy handler, which sleeps up to 0.1 s a turn.
         self._gate = threading.Lock() if self.is_sqlite else None
         self._engine = self._create_sqlite() if self.is_sqlite else self._create_postgres()
-        self._reads = (
-            self._engine if self.is_sqlite else self._engine.execution_options(isolation_level="AUTOCOMMIT")
-        )
+        self._reads = self._engine if self.is_sqlite else self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._writes = self._engine.execution_options(**{_WRITE: True})
 
     def _create_sqlite(self) -> Engine:
@@ -67,9 +65,7 @@ class Database:
     def _create_postgres(self) -> Engine:
         arguments = {"connect_timeout": 10, "application_name": "spark-trickle"}
         try:
-            return create_engine(
-                self.url, connect_args=arguments, pool_size=4, max_overflow=28, pool_pre_ping=True
-            )
+            return create_engine(self.url, connect_args=arguments, pool_size=4, max_overflow=28, pool_pre_ping=True)
         except ImportError as error:
             raise TrickleError(
                 "INVALID_SETTING",

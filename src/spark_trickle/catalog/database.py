@@ -46,9 +46,7 @@ def _use_wal(database: Database, busy_seconds: float) -> None:
                     return
                 if connection.exec_driver_sql("PRAGMA journal_mode=WAL").scalar() == "wal":
                     return
-            raise TrickleError(
-                "CATALOG_UNAVAILABLE", f"{database.shown_url} cannot use WAL on this file system"
-            )
+            raise TrickleError("CATALOG_UNAVAILABLE", f"{database.shown_url} cannot use WAL on this file system")
         except TrickleError as error:
             # SQLite does not wait for another process here, whatever the timeout.
             if "locked" not in error.message or time.monotonic() > deadline:

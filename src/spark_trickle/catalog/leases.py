@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FREE: dict[str, Any] = dict.fromkeys(
-    ("owner_id", "host", "machine", "pid", "start_mark", "acquired_at", "expires_at")
-)
+FREE: dict[str, Any] = dict.fromkeys(("owner_id", "host", "machine", "pid", "start_mark", "acquired_at", "expires_at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +68,10 @@ def holding(values: RowMapping) -> Holding | None:
     if owner_id is None:
         return None
     owner = Owner(owner_id, row.text("host"), row.text("machine"), row.number("pid"), row.text("start_mark"))
-    return Holding(
-        row.text("name"), row.number("token"), owner, row.moment("acquired_at"), row.moment("expires_at")
-    )
+    return Holding(row.text("name"), row.number("token"), owner, row.moment("acquired_at"), row.moment("expires_at"))
 
 
-def acquire(
-    store: CatalogStore, names: Sequence[str], owner: Owner, ttl_seconds: float, wait_seconds: float
-) -> Lease:
+def acquire(store: CatalogStore, names: Sequence[str], owner: Owner, ttl_seconds: float, wait_seconds: float) -> Lease:
     """All of the leases or none, waiting up to `wait_seconds` for those that are held."""
     wanted = tuple(sorted(set(names)))
     deadline = time.monotonic() + wait_seconds
@@ -93,9 +87,7 @@ def acquire(
         left = deadline - time.monotonic()
         if left <= 0:
             since = f"{blocker.acquired_at:%Y-%m-%d %H:%M:%S} UTC"
-            raise TrickleError(
-                "REFRESH_IN_PROGRESS", f"{blocker.name} is held by {blocker.owner} since {since}"
-            )
+            raise TrickleError("REFRESH_IN_PROGRESS", f"{blocker.name} is held by {blocker.owner} since {since}")
         time.sleep(min(left, pause * random.uniform(0.5, 1.0)))
         pause = min(pause * 1.5, 0.5)
 
@@ -122,9 +114,7 @@ def _blocker(found: Iterable[RowMapping], now: datetime) -> Holding | None:
 def _take(store: CatalogStore, names: tuple[str, ...], owner: Owner, ttl_seconds: float) -> Lease | Holding:
     with store.write() as tx:
         for name in names:  # in sorted order, as all do: no deadlock
-            tx.connection.execute(
-                store.database.insert(leases).values(name=name, token=0).on_conflict_do_nothing()
-            )
+            tx.connection.execute(store.database.insert(leases).values(name=name, token=0).on_conflict_do_nothing())
         found = _locked(tx.connection, names)
         now = store.database.now(tx.connection)
         blocker = _blocker(found, now)

@@ -55,9 +55,7 @@ def _check_statement() -> Select[Any]:
         _s.outerjoin(_d, _d.c.stream_table_id == _s.c.id)
         .outerjoin(storage, points(storage, _s.c.storage_namespace, _s.c.storage_name))
         .outerjoin(own, points(own, _d.c.input_namespace, _d.c.input_name))
-        .outerjoin(
-            upstream, and_(upstream.c.namespace == _d.c.input_namespace, upstream.c.name == _d.c.input_name)
-        )
+        .outerjoin(upstream, and_(upstream.c.namespace == _d.c.input_namespace, upstream.c.name == _d.c.input_name))
         .outerjoin(behind, points(behind, upstream.c.storage_namespace, upstream.c.storage_name))
     )
     columns = [*_prefixed(_s, "s_"), *_prefixed(_d, "d_")]
@@ -90,9 +88,7 @@ class CatalogReader:
         with self._database.read() as connection:
             return list(connection.execute(statement, parameters or {}).mappings())
 
-    def pointers(
-        self, catalog: str = LAKE, names: Collection[TableName] | None = None
-    ) -> dict[TableName, Pointer]:
+    def pointers(self, catalog: str = LAKE, names: Collection[TableName] | None = None) -> dict[TableName, Pointer]:
         """The pointers of all tables and views, or of those named: a cut. Names without one are left out."""
         if names is not None and not names:
             return {}
@@ -108,9 +104,7 @@ class CatalogReader:
 
     def namespaces(self, catalog: str = LAKE) -> tuple[str, ...]:
         n = tables.iceberg_namespaces
-        statement = (
-            select(n.c.namespace).where(n.c.catalog_name == catalog).distinct().order_by(n.c.namespace)
-        )
+        statement = select(n.c.namespace).where(n.c.catalog_name == catalog).distinct().order_by(n.c.namespace)
         return tuple(row["namespace"] for row in self._rows(statement))
 
     def stream_table(self, name: TableName) -> StreamTable | None:
@@ -167,9 +161,7 @@ class CatalogReader:
         return str(found[0]["value"]) if found else None
 
     def cuts(self) -> tuple[NamedCut, ...]:
-        return tuple(
-            rows.named_cut(row) for row in self._rows(select(tables.cuts).order_by(tables.cuts.c.name))
-        )
+        return tuple(rows.named_cut(row) for row in self._rows(select(tables.cuts).order_by(tables.cuts.c.name)))
 
     def alerts(self, limit: int = 50) -> tuple[Alert, ...]:
         """The newest first."""

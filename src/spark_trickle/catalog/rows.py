@@ -149,8 +149,7 @@ def _columns(value: Any) -> tuple[Column, ...]:
 
 def _used_columns(value: Any) -> tuple[UsedColumn, ...]:
     return tuple(
-        UsedColumn(_is(c["name"], str), _is(c["type"], str), _is(c["field_id"], int))
-        for c in _is(value, list)
+        UsedColumn(_is(c["name"], str), _is(c["type"], str), _is(c["field_id"], int)) for c in _is(value, list)
     )
 
 
@@ -167,9 +166,7 @@ def columns_json(columns: tuple[Column, ...]) -> str:
 
 
 def used_columns_json(columns: tuple[UsedColumn, ...]) -> str:
-    return json.dumps(
-        [{"name": c.name, "type": c.type, "field_id": c.field_id} for c in columns], ensure_ascii=False
-    )
+    return json.dumps([{"name": c.name, "type": c.type, "field_id": c.field_id} for c in columns], ensure_ascii=False)
 
 
 def stream_table(values: RowMapping, dependencies: tuple[Dependency, ...]) -> StreamTable:
@@ -248,9 +245,7 @@ def pointer(namespace: str, name: str, location: str | None, iceberg_type: str |
 
 def named_cut(values: RowMapping) -> NamedCut:
     row = Fields("trickle_cuts", values, key="name")
-    return NamedCut(
-        row.text("name"), row.text("catalog_name"), row.moment("created_at"), row.text_or_none("comment")
-    )
+    return NamedCut(row.text("name"), row.text("catalog_name"), row.moment("created_at"), row.text_or_none("comment"))
 
 
 def alert(values: RowMapping) -> Alert:

@@ -139,17 +139,13 @@ class Transaction:
 
     def update_stream_table(self, id: int, **fields: Unpack[StreamTableFields]) -> None:
         s = tables.stream_tables
-        changed = self.connection.execute(
-            update(s).where(s.c.id == id).values(**_stream_table_values(fields))
-        )
+        changed = self.connection.execute(update(s).where(s.c.id == id).values(**_stream_table_values(fields)))
         if changed.rowcount != 1:
             raise TrickleError("UNKNOWN_STREAM_TABLE", f"stream table {id} was dropped")
 
     def delete_stream_table(self, id: int) -> None:
         """The row and its dependencies; the history stays."""
-        self.connection.execute(
-            delete(tables.dependencies).where(tables.dependencies.c.stream_table_id == id)
-        )
+        self.connection.execute(delete(tables.dependencies).where(tables.dependencies.c.stream_table_id == id))
         gone = self.connection.execute(delete(tables.stream_tables).where(tables.stream_tables.c.id == id))
         if gone.rowcount != 1:
             raise TrickleError("UNKNOWN_STREAM_TABLE", f"stream table {id} was dropped")
@@ -277,9 +273,7 @@ class Transaction:
         p = tables.iceberg_tables
         statement = update(p).where(_at(LAKE, name))
         changed = self.connection.execute(
-            statement.values(
-                metadata_location=_location(new), previous_metadata_location=p.c.metadata_location
-            )
+            statement.values(metadata_location=_location(new), previous_metadata_location=p.c.metadata_location)
         )
         if changed.rowcount != 1:
             raise _conflict(name)
@@ -347,28 +341,20 @@ class Transaction:
 
     def put_setting(self, key: str, value: str) -> None:
         statement = self._database.insert(tables.settings).values(key=key, value=value)
-        self.connection.execute(
-            statement.on_conflict_do_update(index_elements=["key"], set_={"value": value})
-        )
+        self.connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))
 
-    def add_alert(
-        self, code: str, message: str, *, name: str | None = None, severity: str = "warning"
-    ) -> None:
+    def add_alert(self, code: str, message: str, *, name: str | None = None, severity: str = "warning") -> None:
         values = {"severity": severity, "code": code, "name": name, "message": message}
         self.connection.execute(insert(tables.alerts).values(created_at=datetime.now(UTC), **values))
 
     def add_cut(self, name: str, comment: str | None = None) -> NamedCut:
         """Keep the lake as it is now under a name; taken: NAME_TAKEN."""
         if not name or len(name) > _NAME_LENGTH:
-            raise TrickleError(
-                "INVALID_NAME", f"a cut's name has 1 to {_NAME_LENGTH} characters: {name[:60]!r}"
-            )
+            raise TrickleError("INVALID_NAME", f"a cut's name has 1 to {_NAME_LENGTH} characters: {name[:60]!r}")
         cut = NamedCut(name, f"trickle_cut_{uuid.uuid4().hex[:12]}", datetime.now(UTC), comment)
         values = {"catalog_name": cut.catalog_name, "created_at": cut.created_at, "comment": comment}
         statement = self._database.insert(tables.cuts).values(name=name, **values)
-        added = self.connection.execute(
-            statement.on_conflict_do_nothing().returning(tables.cuts.c.name)
-        ).scalar()
+        added = self.connection.execute(statement.on_conflict_do_nothing().returning(tables.cuts.c.name)).scalar()
         if added is None:
             raise TrickleError("NAME_TAKEN", f"there is a cut {name} already")
         self.copy_lake(cut.catalog_name)
@@ -376,14 +362,10 @@ class Transaction:
 
     def drop_cut(self, name: str) -> None:
         c = tables.cuts
-        catalog = self.connection.execute(
-            delete(c).where(c.c.name == name).returning(c.c.catalog_name)
-        ).scalar()
+        catalog = self.connection.execute(delete(c).where(c.c.name == name).returning(c.c.catalog_name)).scalar()
         if catalog is None:
             known = self.connection.execute(select(c.c.name).order_by(c.c.name)).scalars().all()
-            raise TrickleError(
-                "UNKNOWN_CUT", f"there is no cut {name}; there are: {', '.join(known) or 'none'}"
-            )
+            raise TrickleError("UNKNOWN_CUT", f"there is no cut {name}; there are: {', '.join(known) or 'none'}")
         self.drop_catalog(catalog)
 
     def add_garbage(
@@ -406,9 +388,7 @@ class Transaction:
 
 def _at(catalog: str, name: TableName) -> Any:
     p = tables.iceberg_tables
-    return and_(
-        p.c.catalog_name == catalog, p.c.table_namespace == name.namespace, p.c.table_name == name.name
-    )
+    return and_(p.c.catalog_name == catalog, p.c.table_namespace == name.namespace, p.c.table_name == name.name)
 
 
 def _conflict(name: TableName) -> TrickleError:
@@ -434,9 +414,7 @@ def _location(text: str) -> str:
 def _checked(name: TableName) -> TableName:
     for part in (name.namespace, name.name):
         if not part or len(part) > _NAME_LENGTH:
-            raise TrickleError(
-                "INVALID_NAME", f"a part of {str(name)[:80]!r} is empty or over {_NAME_LENGTH} long"
-            )
+            raise TrickleError("INVALID_NAME", f"a part of {str(name)[:80]!r} is empty or over {_NAME_LENGTH} long")
     return name
 
 

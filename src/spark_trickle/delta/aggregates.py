@@ -23,7 +23,6 @@ from spark_trickle.sql.scalar import (
     cast,
     column,
     greater,
-    less,
     multiply,
     number,
 )
@@ -49,7 +48,7 @@ class StateColumn:
     merge: Merge
     full: Scalar  # over the rows of a group
     delta: Scalar  # over the Z-set of a group; for extrema: over its insertions
-    removed: Scalar | None = None  # for extrema: the extremum of what was removed
+    value: Scalar | None = None  # for extrema: what the extremum is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +169,6 @@ def _extremum(aggregate: Call, arg: Scalar, arg_type: str, prefix: str) -> Algeb
         merge=Merge.LEAST if function == "min" else Merge.GREATEST,
         full=call(function, arg),
         delta=call(function, case_when(greater(column(WEIGHT), number(0)), arg)),
-        removed=call(function, case_when(less(column(WEIGHT), number(0)), arg)),
+        value=arg,
     )
     return Algebraic(aggregate, (state,), column(state.name))

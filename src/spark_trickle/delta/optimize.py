@@ -11,9 +11,7 @@ from spark_trickle.sql.algebra import (
     AsOf,
     Changes,
     Empty,
-    Join,
     Operator,
-    Restrict,
     State,
     UnionAll,
 )
@@ -34,9 +32,8 @@ def drop_unchanged(tree: Operator, changed: Collection[TableName]) -> Operator:
             return live[0] if len(live) == 1 else replace(op, inputs=live)
         # An aggregate without keys has a row even over nothing; with keys it has none.
         grouped = not isinstance(op, Aggregate) or bool(op.keys)
-        if isinstance(op, Join | Restrict) or (op.children and grouped):
-            if any(isinstance(c, Empty) for c in op.children):
-                return Empty(names=op.columns)
+        if grouped and any(isinstance(c, Empty) for c in op.children):
+            return Empty(names=op.columns)
         return op
 
     return tree.transform(rule)

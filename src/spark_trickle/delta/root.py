@@ -29,6 +29,7 @@ from spark_trickle.delta.rules.distinct import as_aggregate
 from spark_trickle.errors import NotIncremental
 from spark_trickle.model import HIDDEN_PREFIX, Column
 from spark_trickle.sql.algebra import (
+    WEIGHT,
     Aggregate,
     Call,
     Distinct,
@@ -41,7 +42,7 @@ from spark_trickle.sql.algebra import (
     at,
 )
 from spark_trickle.sql.functions import UNDETERMINED, UNORDERED_BAG
-from spark_trickle.sql.scalar import Scalar, column, conjunction
+from spark_trickle.sql.scalar import Scalar, call, case_when, cast, column, conjunction, greater, less, number
 
 HASH = f"{HIDDEN_PREFIX}hash"
 COUNT = f"{HIDDEN_PREFIX}count"
@@ -128,10 +129,27 @@ class Keyed:
         return self._shaped(limited(aggregate, aggregate.child, affected))
 
     def change(self) -> Operator:
-        """What the delta adds to the states of each group."""
-        calls = [_state_call(s.name, s.delta) for s in self.states]
-        calls += [_state_call(f"{s.name}_removed", s.removed) for s in self.extrema if s.removed is not None]
-        return Aggregate(child=differentiate(self.aggregate.child), keys=self.aggregate.keys, calls=tuple(calls))
+        """What the delta adds to the states of each group.
+
+        With extrema in two steps: first per group and value, so that an update which leaves the value alone cancels
+        out and does not look like the loss of an extremum.
+        """
+        delta = differentiate(self.aggregate.child)
+        sums = [s for s in self.states if s.merge is Merge.ADD]
+        added = tuple(_state_call(s.name, s.delta) for s in sums)
+        if not self.extrema:
+            return Aggregate(child=delta, keys=self.aggregate.keys, calls=added)
+        values = tuple(Item(f"{s.name}_value", s.value) for s in self.extrema if s.value is not None)
+        weight = _state_call(WEIGHT, call("sum", column(WEIGHT)))
+        inner = Aggregate(child=delta, keys=(*self.aggregate.keys, *values), calls=(*added, weight))
+        outer = [_state_call(s.name, cast(call("sum", column(s.name)), s.type)) for s in sums]
+        for s in self.extrema:
+            best, value = _EXTREMUM[s.merge], column(f"{s.name}_value")
+            come, gone = greater(column(WEIGHT), number(0)), less(column(WEIGHT), number(0))
+            outer.append(_state_call(s.name, call(best, case_when(come, value))))
+            outer.append(_state_call(f"{s.name}_removed", call(best, case_when(gone, value))))
+        keys = tuple(Item(k.name, column(k.name)) for k in self.aggregate.keys)
+        return Aggregate(child=inner, keys=keys, calls=tuple(outer))
 
     def finals(self) -> tuple[Item, ...]:
         """The public columns over keys and states."""
@@ -149,6 +167,8 @@ class Keyed:
         states = tuple(Item(s.name, column(s.name)) for s in self.states)
         return Project(child=below, items=(*self.items, *hidden, *states))
 
+
+_EXTREMUM = {Merge.LEAST: "min", Merge.GREATEST: "max"}
 
 Plan = Rows | Keyed
 
@@ -176,10 +196,10 @@ def plan_root(root: Operator, public: tuple[str, ...], types: Mapping[str, str],
     if isinstance(below, Distinct):
         below = as_aggregate(below)
     if not isinstance(below, Aggregate):
-        _refuse_order_dependent(root, None, types)
+        _refuse_order_dependent(root, types)
         tree = Project(child=root, items=tuple(Item(p, column(c)) for p, c in zip(public, root.columns, strict=True)))
         return Rows(full=tree, delta=differentiate(tree))
-    _refuse_order_dependent(below.child, None, types)
+    _refuse_order_dependent(below.child, types)
     differentiate(below.child)  # refuse now, not at the first refresh
     return _keyed(below, conjunction(conditions), items, types, use_states=use_states)
 
@@ -202,8 +222,8 @@ def _keyed(
     # Groups that HAVING rejects are not in storage, so there is no state to add to.
     if condition is not None or not use_states:
         algebra = None
-    for n, call in enumerate(aggregate.calls):
-        form = algebraic(call, types, f"{HIDDEN_PREFIX}{n}")
+    for n, one in enumerate(aggregate.calls):
+        form = algebraic(one, types, f"{HIDDEN_PREFIX}{n}")
         if form is None or algebra is None:
             algebra = None
             break
@@ -218,15 +238,15 @@ def _keyed(
     )
 
 
-def _refuse_order_dependent(tree: Operator, root: Aggregate | None, types: Mapping[str, str]) -> None:
+def _refuse_order_dependent(tree: Operator, types: Mapping[str, str]) -> None:
     """Below the root, what is retracted must be what was emitted."""
     for op in tree.walk():
-        if isinstance(op, Aggregate) and op is not root:
-            for call in op.calls:
-                if order_dependent(call, types):
+        if isinstance(op, Aggregate):
+            for one in op.calls:
+                if order_dependent(one, types):
                     raise NotIncremental(
                         "ORDER_DEPENDENT",
-                        f"{call.whole} below the top of the query depends on the order of rows; it needs a stored "
+                        f"{one.whole} below the top of the query depends on the order of rows; it needs a stored "
                         "state, which is not there yet",
                     )
 

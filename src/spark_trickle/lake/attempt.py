@@ -108,7 +108,7 @@ class Attempt:
         else:
             builder = builder.setRef("main", iceberg.SnapshotRef.branchBuilder(snapshot_id).build())
         location = f"{current.location()}/metadata/trickle-pin-{uuid.uuid4()}.metadata.json"
-        output = jvm.file_io(self.session).newOutputFile(location)
+        output = jvm.file_io(self.lake.session).newOutputFile(location)
         iceberg.TableMetadataParser.write(builder.discardChanges().build(), output)
         self.scratch.append(location)
         return location
@@ -118,7 +118,7 @@ class Attempt:
             self.session.catalog.dropTempView(view)
         with self.store.write() as tx:
             tx.drop_catalog(self.slot.catalog)
-        io = jvm.file_io(self.session)
+        io = jvm.file_io(self.lake.session)
         for location in self.scratch:
             io.deleteFile(location)
 

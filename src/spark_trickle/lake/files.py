@@ -126,6 +126,15 @@ class FileReader:
             tuple((was, now) for was, now in pairs if was.deletes != now.deletes),
         )
 
+    def vectors(self, snapshot: int, paths: set[str]) -> dict[str, Java] | None:
+        """The positions that are deleted already in these data files; None when a delete names no data file."""
+        deletes = self._read_deletes(self._table.snapshot(snapshot).deleteManifests(self._io))
+        targets = self._h.pluck(deletes, _REFERENCED)
+        if "" in targets:
+            return None
+        found = self._deletes_by_target([(deletes, targets)], paths)
+        return {path: self._index(path, states) for path, states in found.items()}
+
     def lookup(self, snapshot: int, paths: set[str]) -> tuple[FileState, ...] | None:
         """These data files at a snapshot; None when it has deletes that name no data file."""
         at = self._table.snapshot(snapshot)
@@ -147,9 +156,7 @@ class FileReader:
         task = "org.apache.iceberg.FileScanTask"
         files, deletes = self._jvm.java.util.ArrayList(), {}
         counts = (
-            self._h.pluck(tasks, (task, "deletes"), ("java.util.List", "size"))
-            if self._has_deletes(snapshot)
-            else []
+            self._h.pluck(tasks, (task, "deletes"), ("java.util.List", "size")) if self._has_deletes(snapshot) else []
         )
         for i in range(tasks.size()):
             item = tasks.get(i)
@@ -177,12 +184,15 @@ class FileReader:
 
     def position_index(self, state: FileState) -> Java:
         """The deleted positions of a file as Iceberg's PositionDeleteIndex (position deletes and vectors only)."""
+        return self._index(state.path, state.deletes)
+
+    def _index(self, path: str, states: Iterable[DeleteState]) -> Java:
         inputs, deletes = self._jvm.java.util.HashMap(), self._jvm.java.util.ArrayList()
-        for delete in state.deletes:
+        for delete in states:
             inputs.put(delete.file, self._io.newInputFile(delete.path))
             deletes.add(delete.file)
         loader = self._jvm.org.apache.iceberg.data.BaseDeleteLoader(self._h.lookup_function(inputs))
-        return loader.loadPositionDeletes(deletes, state.path)
+        return loader.loadPositionDeletes(deletes, path)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -215,13 +225,14 @@ class FileReader:
         if not paths:
             return self._jvm.java.util.ArrayList()
         found = self._jvm.java.util.ArrayList(near)
-        self._h.keep(found, paths, _LOCATION)
+        others = self._h.others(paths, _LOCATION)
+        found.removeIf(others)
         for i in range(manifests.size()):
             if found.size() == len(paths):
                 break
             files = self._jvm.java.util.ArrayList()
             self._read_one(manifests.get(i), files)
-            self._h.keep(files, paths, _LOCATION)
+            files.removeIf(others)
             found.addAll(files)
         return found
 
@@ -294,9 +305,7 @@ class FileReader:
 
     def _files_minus(self, items: Java, others: Java) -> Java:
         """Data files that are only in the first DataFileSet; they are equal by location."""
-        left = (
-            self._jvm.org.apache.iceberg.util.DataFileSet.create()
-        )  # DataFileSet.of() makes a read-only one
+        left = self._jvm.org.apache.iceberg.util.DataFileSet.create()  # DataFileSet.of() makes a read-only one
         left.addAll(items)
         left.removeAll(others)
         return left

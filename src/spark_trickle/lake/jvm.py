@@ -55,6 +55,7 @@ class Handles:
         self.iterables = common.collect.Iterables
         self._joiner = common.base.Joiner.on(_SEPARATOR).useForNull("")
         self._functions: dict[tuple[str, ...], Java] = {}
+        self._made: dict[tuple[str, ...], Java] = {}
         manager = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
         self.task_sets = manager
         # SparkTableCache has a static get() and an instance get(String); py4j takes one of the two by the JVM's
@@ -74,13 +75,15 @@ class Handles:
         return made
 
     def handle(self, owner: str, method: str, *parameters: str) -> Java:
-        classes = self.array(self.jvm.java.lang.Class, *(self.class_of(p) for p in parameters))
-        return self._lookup.unreflect(self.class_of(owner).getMethod(method, classes))
+        known = self._made.get((owner, method, *parameters))
+        if known is None:
+            classes = self.array(self.jvm.java.lang.Class, *(self.class_of(p) for p in parameters))
+            known = self._lookup.unreflect(self.class_of(owner).getMethod(method, classes))
+            self._made[owner, method, *parameters] = known
+        return known
 
     def as_interface(self, handle: Java, interface: str) -> Java:
-        return self.jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(
-            self.class_of(interface), handle
-        )
+        return self.jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(self.class_of(interface), handle)
 
     def getter(self, *steps: tuple[str, ...]) -> Java:
         """A handle that applies the methods in order; a step is (class, method, parameter types of a static)."""
@@ -103,8 +106,8 @@ class Handles:
         get = self.handle("java.util.Map", "get", "java.lang.Object").bindTo(table)
         return self.as_interface(get, "java.util.function.Function")
 
-    def keep(self, items: Java, values: Iterable[str], *steps: tuple[str, ...]) -> None:
-        """Keep the items of a Java collection whose getter gives one of the values."""
+    def others(self, values: Iterable[str], *steps: tuple[str, ...]) -> Java:
+        """A predicate for `removeIf`: the items whose getter gives none of the values."""
         wanted = self.jvm.java.util.HashSet()
         for value in values:
             wanted.add(value)
@@ -112,7 +115,11 @@ class Handles:
         contains = self.handle("java.util.Collection", "contains", "java.lang.Object").bindTo(wanted)
         contains = contains.asType(contains.type().changeParameterType(0, getter.type().returnType()))
         test = self.jvm.java.lang.invoke.MethodHandles.filterReturnValue(getter, contains)
-        items.removeIf(self.as_interface(test, "java.util.function.Predicate").negate())
+        return self.as_interface(test, "java.util.function.Predicate").negate()
+
+    def keep(self, items: Java, values: Iterable[str], *steps: tuple[str, ...]) -> None:
+        """Keep the items of a Java collection whose getter gives one of the values."""
+        items.removeIf(self.others(values, *steps))
 
 
 @lru_cache(maxsize=4)
@@ -135,17 +142,14 @@ def _file_io(context: Java, implementation: str, properties: tuple[tuple[str, st
     given = jvm.java.util.HashMap()
     for key, value in properties:
         given.put(key, value)
-    return jvm.org.apache.iceberg.CatalogUtil.loadFileIO(
-        implementation, given, context._jsc.hadoopConfiguration()
-    )
+    return jvm.org.apache.iceberg.CatalogUtil.loadFileIO(implementation, given, context._jsc.hadoopConfiguration())
 
 
+@lru_cache(maxsize=64)
 def file_io(session: SparkSession, catalog: str = "lake") -> Java:
     """The FileIO that the session's catalog of that name would use; shared by all sessions of one context."""
     prefix = f"spark.sql.catalog.{catalog}."
-    found = {
-        str(k)[len(prefix) :]: str(v) for k, v in session.conf.getAll.items() if str(k).startswith(prefix)
-    }
+    found = {str(k)[len(prefix) :]: str(v) for k, v in session.conf.getAll.items() if str(k).startswith(prefix)}
     implementation = found.pop("io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
     return _file_io(session.sparkContext, implementation, tuple(sorted(found.items())))
 

@@ -25,9 +25,7 @@ def delete_positions(session: SparkSession, table: Java, positions: Positions) -
     return append_and_delete(session, table, None, positions)
 
 
-def append_and_delete(
-    session: SparkSession, table: Java, frame: DataFrame | None, positions: Positions
-) -> int:
+def append_and_delete(session: SparkSession, table: Java, frame: DataFrame | None, positions: Positions) -> int:
     """Append the rows of `frame` and delete rows by position, in one commit; gives the new snapshot id.
 
     `table` comes from a catalog, which receives the commit. Fails when the table changed since it was loaded in a way
@@ -78,33 +76,18 @@ def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
 
 
 def _delete(session: SparkSession, table: Java, snapshot: int, positions: Positions, commit: Java) -> None:
-    held, files = handles(session), FileReader(session, table)
+    held = handles(session)
     iceberg = held.jvm.org.apache.iceberg
-    states = files.lookup(snapshot, set(positions))
-    if states is None:
-        raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.")
-    missing = positions.keys() - {s.path for s in states}
-    if missing:
-        raise TrickleError("INTEGRITY", f"{table.name()} has no data file {min(missing)}.")
-    earlier = held.jvm.java.util.HashMap()
-    for state in states:
-        if state.deletes:
-            earlier.put(state.path, files.position_index(state))
+    places, earlier = _targets(session, table, snapshot, set(positions))
     format_ = iceberg.FileFormat.PUFFIN
     factory = (
-        iceberg.io.OutputFileFactory.builderFor(table, 1, 1)
-        .format(format_)
-        .operationId(str(uuid.uuid4()))
-        .build()
+        iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(format_).operationId(str(uuid.uuid4())).build()
     )
     writer = iceberg.deletes.BaseDVFileWriter(factory, held.lookup_function(earlier))
-    specs = table.specs()
     paths = held.jvm.java.util.ArrayList()
-    for state in states:
-        writer.delete(
-            state.path, _index(held, positions[state.path]), specs.get(state.spec_id), state.file.partition()
-        )
-        paths.add(state.path)
+    for path, (spec, partition) in places.items():
+        writer.delete(path, _index(held, positions[path]), spec, partition)
+        paths.add(path)
     writer.close()
     result = writer.result()
     for vector in result.deleteFiles():
@@ -112,6 +95,34 @@ def _delete(session: SparkSession, table: Java, snapshot: int, positions: Positi
     for replaced in result.rewrittenDeleteFiles():
         commit.removeDeletes(replaced)
     commit.validateDataFilesExist(paths).validateDeletedFiles()
+
+
+def _targets(
+    session: SparkSession, table: Java, snapshot: int, paths: set[str]
+) -> tuple[dict[str, tuple[Java, Java]], Java]:
+    """(spec, partition) of each data file, and a Java map of what is deleted in it already."""
+    held, files = handles(session), FileReader(session, table)
+    earlier = held.jvm.java.util.HashMap()
+    if table.specs().size() == 1 and table.spec().isUnpartitioned():
+        # All files are in the one partition: the data manifests need not be read.
+        vectors = files.vectors(snapshot, paths)
+        if vectors is None:
+            raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.")
+        for path, index in vectors.items():
+            earlier.put(path, index)
+        place = (table.spec(), held.jvm.org.apache.iceberg.PartitionData(table.spec().partitionType()))
+        return dict.fromkeys(sorted(paths), place), earlier
+    states = files.lookup(snapshot, paths)
+    if states is None:
+        raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.")
+    missing = paths - {s.path for s in states}
+    if missing:
+        raise TrickleError("INTEGRITY", f"{table.name()} has no data file {min(missing)}.")
+    specs = table.specs()
+    for state in states:
+        if state.deletes:
+            earlier.put(state.path, files.position_index(state))
+    return {s.path: (specs.get(s.spec_id), s.file.partition()) for s in states}, earlier
 
 
 def _index(held: Handles, positions: Sequence[int]) -> Java:

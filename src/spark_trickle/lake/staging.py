@@ -79,7 +79,7 @@ class Staging:
     def delete_view(self, view: str) -> dict[str, int]:
         """Delete the positions (`__file`, `__pos`) in a view, by Spark."""
         self.attempt.session.sql(
-            f"DELETE FROM {self.target} WHERE (_file, _pos) IN (SELECT __file, __pos FROM {quote(view)})"
+            f"DELETE FROM {self.target} WHERE (_file, _pos) IN (SELECT __file, __pos FROM {quote(view)} WHERE __doomed)"
         )
         return self._record()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ from spark_trickle.sql.prune import prune
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_UNSTORABLE = ("void", "interval")
+_UNSTORABLE = re.compile(r"\b(void|interval)\b(?!:)")  # as a type, not as the name of a field
 
 Inputs = dict[TableName, tuple[InputKind, tuple[str, ...]]]
 
@@ -134,6 +135,7 @@ def compile_definition(
 ) -> Compiled:
     """Compile a definition in a session whose current catalog and namespace are the lake's."""
     analyzer = Analyzer(session)
+    analyzer.check_query(definition)
     columns = analyzer.columns(definition)
     _check_columns(columns)
     root: Operator | None = None
@@ -187,7 +189,7 @@ def _check_columns(columns: tuple[Column, ...]) -> None:
                 f"output column {column.name}: names that start with {HIDDEN_PREFIX} or __ are kept for hidden columns",
                 hint="Give the column an alias.",
             )
-        if any(t in column.type for t in _UNSTORABLE):
+        if _UNSTORABLE.search(column.type):
             raise TrickleError("UNSTORABLE_TYPE", f"output column {column.name} has type {column.type}")
         seen.add(column.name.lower())
 

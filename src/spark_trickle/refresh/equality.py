@@ -1,7 +1,7 @@
 """The one equality: multisets under Spark's grouping equality.
 
-NULL = NULL, NaN = NaN, -0.0 = 0.0, maps by their sorted entries. Columns that SQL leaves open or that depend on the order
-of float additions are compared as `Comparison` says. verify, tests, the fuzzer and benchmarks all use `compare`.
+NULL = NULL, NaN = NaN, -0.0 = 0.0, maps by their sorted entries. Columns that SQL leaves open or that depend on the
+order of float additions are compared as `Comparison` says. verify, tests, the fuzzer and benchmarks all use `compare`.
 """
 
 from __future__ import annotations

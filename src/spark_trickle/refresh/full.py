@@ -22,13 +22,13 @@ class AttemptLeaves:
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
 
-    def state(self, table: TableName, state: State) -> str:
+    def state(self, table: TableName, state: State) -> str:  # noqa: ARG002
         return self.attempt.qualified(table)
 
     def changes(self, table: TableName) -> str:
         raise TrickleError("INTERNAL", f"a full refresh asks for the changes of {table}")
 
-    def small(self, table: TableName) -> bool:
+    def small(self, table: TableName) -> bool:  # noqa: ARG002
         return False
 
 

@@ -14,7 +14,7 @@ from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Dependency, InputKind, Pointer, TableName, UsedColumn
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.compile import quote
-from spark_trickle.sql.algebra import State
+from spark_trickle.sql.algebra import WEIGHT, State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,7 +82,8 @@ def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
         if now is not None and now != used.field_id:
             return "TABLE_REPLACED", f"column {used.name} of {item.name} is another column than at the last refresh"
     if item.changed and known.snapshot_id is not None:
-        if lake.metadata(item.pointer.location).snapshot(known.snapshot_id) is None:
+        snapshot = lake.metadata(item.pointer.location).snapshot(known.snapshot_id)
+        if snapshot is None:
             return "SNAPSHOT_EXPIRED", f"snapshot {known.snapshot_id} of {item.name} was removed"
     return None
 
@@ -133,7 +134,7 @@ class Feeds:
 
     def keep(self, name: TableName) -> None:
         """Materialize a feed: it is read more than once, or its size is needed."""
-        frame = self.feeds[name].frame
+        frame = self.feeds[name].frame if name in self.feeds else None
         if frame is None or name in self._views:
             return
         view, rows = self.materialize(frame, "changes")
@@ -155,6 +156,10 @@ class Feeds:
         few.createOrReplaceTempView(view)
         self.sizes[view] = rows
         return view, rows
+
+    def is_local(self, view: str) -> bool:
+        """Whether a materialized view is on the driver: reading it runs no job."""
+        return self.sizes[view] <= LOCAL
 
     @property
     def changed(self) -> frozenset[TableName]:
@@ -189,8 +194,9 @@ class Feeds:
 
     def changes(self, table: TableName) -> str:
         if table not in self._views:
-            frame = self.feeds[table].frame
-            assert frame is not None
+            frame = self.feeds[table].frame if table in self.feeds else None
+            if frame is None:  # asked for only when the pass that drops unchanged inputs is switched off
+                return f"(SELECT *, 0L AS {quote(WEIGHT)} FROM {self.attempt.qualified(table)} WHERE false)"
             view = self.attempt.view_name("changes")
             frame.createOrReplaceTempView(view)
             self._views[table] = view

@@ -212,9 +212,9 @@ class Manager:
                     tx.update_stream_table(table.id, mode=wanted.mode, schedule=wanted.schedule, status=status)
                 return None
             wanted = replace(wanted, definition=definition, namespace=namespace)
-            return self._alter_definition(table, wanted, lease)
+            return self._alter_definition(wanted, lease)
 
-    def _alter_definition(self, table: StreamTable, wanted: StreamTable, lease: Lease) -> RefreshResult:
+    def _alter_definition(self, wanted: StreamTable, lease: Lease) -> RefreshResult:
         r = self.refresher
         known = {t.name: t for t in r.store.stream_tables()}
         cut = r.cut()

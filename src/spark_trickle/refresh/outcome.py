@@ -86,11 +86,7 @@ class Differential:
             view, rows = self._cache(self._consolidated(sql), "delta")
             if not rows:
                 return Counts()
-            session = self.feeds.attempt.session
-            plus, minus = session.sql(
-                f"SELECT coalesce(sum(greatest({WEIGHT}, 0)), 0), coalesce(sum(greatest(-{WEIGHT}, 0)), 0) "
-                f"FROM {quote(view)}"
-            ).first()
+            plus, minus = self._weights(view)
         if minus:
             with self.stage("lookup"):
                 doomed, found = self._cache(self._doomed(view), "doomed")
@@ -101,11 +97,11 @@ class Differential:
                 )
         with self.stage("apply"):
             copies = f"explode(array_repeat(1, CAST({WEIGHT} AS INT)))"
-            rows = (
+            coming = (
                 f"SELECT {self._coalesce(plus)}{listed}, {quote(HASH)} FROM "
                 f"(SELECT *, {copies} FROM {quote(view)} WHERE {WEIGHT} > 0)"
             )
-            self._write(rows if plus else None, doomed if minus else None, minus)
+            self._write(coming if plus else None, doomed if minus else None, minus)
         return Counts(inserted=plus, deleted=minus)
 
     def _coalesce(self, rows: int | None = None) -> str:
@@ -134,14 +130,27 @@ class Differential:
         )
         whole = ", ".join([f"__d.{quote(HASH)}", *(canonical(f"__d.{quote(c.name)}", c.type) for c in self.columns)])
         return (
-            f"SELECT __file, __pos FROM (SELECT {self._hint_alias(view, '__d')}__s._file AS __file, __s._pos AS __pos, "
+            f"SELECT __file, __pos, true AS __doomed FROM ("
+            f"SELECT {self._hint_alias(view, '__d')}__s._file AS __file, __s._pos AS __pos, "
             f"-__d.{WEIGHT} AS __n, row_number() OVER (PARTITION BY {whole} ORDER BY __s._file, __s._pos) AS __rn "
             f"FROM {self.staging.target} __s JOIN (SELECT * FROM {quote(view)} WHERE {WEIGHT} < 0) __d "
             f"ON __s.{quote(HASH)} = __d.{quote(HASH)} AND {same}) WHERE __rn <= __n"
         )
 
+    def _weights(self, view: str) -> tuple[int, int]:
+        """How many rows enter and leave."""
+        session = self.feeds.attempt.session
+        if self.feeds.is_local(view):
+            weights = [r[0] for r in session.sql(f"SELECT {WEIGHT} FROM {quote(view)}").collect()]
+            return sum(w for w in weights if w > 0), -sum(w for w in weights if w < 0)
+        found = session.sql(
+            f"SELECT sum(greatest({WEIGHT}, 0)), sum(greatest(-{WEIGHT}, 0)) FROM {quote(view)}"
+        ).first()
+        assert found is not None
+        return int(found[0]), int(found[1])
+
     def _write(self, rows: str | None, doomed: str | None, count: int) -> None:
-        """Rows in, and the positions of a view out: one commit while the positions fit on the driver."""
+        """Rows in, and the positions of a relation out: one commit while the positions fit on the driver."""
         if doomed is None:
             if rows is not None:
                 self.staging.append(rows)
@@ -151,10 +160,19 @@ class Differential:
             if rows is not None:
                 self.staging.append(rows)
             return
-        found = self.feeds.attempt.session.sql(
-            f"SELECT __file, collect_list(__pos) FROM {quote(doomed)} WHERE __file IS NOT NULL GROUP BY __file"
-        ).collect()
-        self.staging.replace(rows, {r[0]: r[1] for r in found})
+        self.staging.replace(rows, self._positions(doomed))
+
+    def _positions(self, doomed: str) -> dict[str, list[int]]:
+        session = self.feeds.attempt.session
+        if not self.feeds.is_local(doomed):
+            found = session.sql(
+                f"SELECT __file, collect_list(__pos) FROM {quote(doomed)} WHERE __doomed GROUP BY __file"
+            ).collect()
+            return {r[0]: r[1] for r in found}
+        positions: dict[str, list[int]] = {}
+        for file, pos in session.sql(f"SELECT __file, __pos FROM {quote(doomed)} WHERE __doomed").collect():
+            positions.setdefault(file, []).append(pos)
+        return positions
 
     # -- identity by keys ------------------------------------------------------------------------------------------
 
@@ -180,14 +198,11 @@ class Differential:
             if not keys:
                 return Counts()
         with self.stage("lookup"):
-            merged, rows = self._cache(self._merged(plan, change), "merged")
-            again = 0
-            if plan.extrema and rows:
-                again = self.feeds.attempt.session.sql(f"SELECT 1 FROM {quote(merged)} WHERE __again").count()
-        if again:
+            merged, _ = self._cache(self._merged(plan, change), "merged")
+        if plan.extrema:
             with self.stage("rescan"):
-                merged, rows = self._rescanned(plan, merged, again)
-        return self._replace(plan, merged, rows)
+                merged = self._rescanned(plan, merged)
+        return self._replace(plan, merged)
 
     def _merged(self, plan: Keyed, change: str) -> str:
         """One row per changed group: new states and columns, the old position, whether the group lives on."""
@@ -215,25 +230,40 @@ class Differential:
         outputs += [f"{quote(s.name)} AS {quote('n__' + s.name)}" for s in plan.states]
         inner = (
             f"SELECT {hint}{keys + ', ' if keys else ''}{', '.join(states)}, {' OR '.join(again)} AS __again, "
-            f"__o.__file, __o.__pos, {olds} FROM {quote(change)} __d LEFT JOIN ({self._stored(plan, change, str)}) __o ON {on}"
+            f"__o.__file, __o.__pos, {olds} FROM {quote(change)} __d "
+            f"LEFT JOIN ({self._stored(plan, change, str)}) __o ON {on}"
         )
         kept = "".join(f"{quote(k.name)} AS {quote(k.name + '__key')}, " for k in plan.keys)
         passed = ", ".join(quote("o__" + c.name) for c in self._storage_columns(plan))
-        return (
-            f"SELECT {kept}__file, __pos, __again, ({living}) AS __new, {', '.join(outputs)}, {passed} FROM ({inner})"
+        return self._marked(
+            plan,
+            f"SELECT {kept}__file, __pos, __again, ({living}) AS __new, {', '.join(outputs)}, {passed} FROM ({inner})",
         )
 
-    def _rescanned(self, plan: Keyed, merged: str, again: int) -> tuple[str, int]:
+    def _marked(self, plan: Keyed, sql: str) -> str:
+        """Which stored rows leave and which new rows enter: equal ones stay where they are."""
+        equal = " AND ".join(
+            f"{canonical(quote('n__' + c.name), c.type)} <=> {canonical(quote('o__' + c.name), c.type)}"
+            for c in self._storage_columns(plan)
+        )
+        return (
+            f"SELECT *, __file IS NOT NULL AND NOT (__new AND ({equal})) AS __doomed, "
+            f"__new AND NOT (__file IS NOT NULL AND ({equal})) AS __enters FROM ({sql})"
+        )
+
+    def _rescanned(self, plan: Keyed, merged: str) -> str:
+        """Groups that lost their extremum, recomputed; the others as they are."""
         names = tuple(f"{k.name}__key" for k in plan.keys)
         listed = ", ".join(map(quote, names)) or "1 AS `_`"
-        wanted, _ = self._cache(f"SELECT {listed} FROM {quote(merged)} WHERE __again", "rescan")
-        assert self.feeds.sizes[wanted] == again
-        columns = self._storage_columns(plan)
-        shape = "__file, __pos, __new, " + ", ".join(quote(p + c.name) for p in ("n__", "o__") for c in columns)
-        fresh = self._fresh(plan, wanted, names)
-        return self._cache(
-            f"SELECT {shape} FROM {quote(merged)} WHERE NOT __again UNION ALL SELECT {shape} FROM ({fresh})", "merged"
+        wanted, again = self._cache(f"SELECT {listed} FROM {quote(merged)} WHERE __again", "rescan")
+        if not again:
+            return merged
+        shape = "__file, __pos, __doomed, __enters, " + ", ".join(
+            quote("n__" + c.name) for c in self._storage_columns(plan)
         )
+        fresh = self._fresh(plan, wanted, names)
+        both = f"SELECT {shape} FROM {quote(merged)} WHERE NOT __again UNION ALL SELECT {shape} FROM ({fresh})"
+        return self._cache(both, "merged")[0]
 
     def _groups(self, plan: Keyed) -> Counts:
         """Recompute the affected groups from the new state."""
@@ -248,8 +278,8 @@ class Differential:
                 return Counts()
         with self.stage("lookup"):
             names = tuple(f"{k.name}__key" for k in plan.keys)
-            merged, rows = self._cache(self._fresh(plan, affected, names), "merged")
-        return self._replace(plan, merged, rows)
+            merged, _ = self._cache(self._fresh(plan, affected, names), "merged")
+        return self._replace(plan, merged)
 
     def _fresh(self, plan: Keyed, affected: str, names: tuple[str, ...]) -> str:
         """Per affected key: its recomputed row, if it still has one, and its stored row, if it had one."""
@@ -264,38 +294,42 @@ class Differential:
         listed = ", ".join(
             [f"__f.{quote('n__' + c.name)}" for c in columns] + [f"__o.{quote('o__' + c.name)}" for c in columns]
         )
-        return (
-            f"SELECT {hint}__o.__file, __o.__pos, coalesce(__f.__new, false) AS __new, {listed} FROM {quote(affected)} __k "
-            f"LEFT JOIN ({fresh}) __f ON {to_fresh or 'true'} LEFT JOIN ({stored}) __o ON {to_stored or 'true'}"
+        return self._marked(
+            plan,
+            f"SELECT {hint}__o.__file, __o.__pos, coalesce(__f.__new, false) AS __new, {listed} "
+            f"FROM {quote(affected)} __k "
+            f"LEFT JOIN ({fresh}) __f ON {to_fresh or 'true'} LEFT JOIN ({stored}) __o ON {to_stored or 'true'}",
         )
 
-    def _replace(self, plan: Keyed, merged: str, rows: int) -> Counts:
-        """Rows that differ from what is stored go in and out; equal ones stay where they are."""
-        if not rows:
-            return Counts()
-        columns = self._storage_columns(plan)
-        equal = " AND ".join(
-            f"{canonical(quote('n__' + c.name), c.type)} <=> {canonical(quote('o__' + c.name), c.type)}"
-            for c in columns
-        )
-        changes = f"(__new AND __file IS NULL) OR (NOT __new AND __file IS NOT NULL) OR (__new AND NOT ({equal}))"
-        with self.stage("lookup"):
-            outcome, total = self._cache(f"SELECT * FROM {quote(merged)} WHERE {changes}", "outcome")
-            if not total:
-                return Counts()
-            kinds = self.feeds.attempt.session.sql(
-                f"SELECT count_if(__file IS NULL), count_if(NOT __new), count(DISTINCT __file, __pos), "
-                f"count_if(__file IS NOT NULL) FROM {quote(outcome)}"
-            ).first()
-            assert kinds is not None
-        inserted, deleted, places, old = kinds
+    def _replace(self, plan: Keyed, merged: str) -> Counts:
+        inserted, updated, deleted, places = self._kinds(merged)
+        old = updated + deleted
         if places != old:
             raise TrickleError("INTEGRITY", f"{self.staging.storage} holds a key more than once")
+        if not inserted + old:
+            return Counts()
         with self.stage("apply"):
-            listed = ", ".join(f"{quote('n__' + c.name)} AS {quote(c.name)}" for c in columns)
-            rows_in = f"SELECT {self._coalesce(total)}{listed} FROM {quote(outcome)} WHERE __new"
-            self._write(rows_in if total - deleted else None, outcome if old else None, old)
-        return Counts(inserted=inserted, updated=total - inserted - deleted, deleted=deleted)
+            listed = ", ".join(f"{quote('n__' + c.name)} AS {quote(c.name)}" for c in self._storage_columns(plan))
+            coming = inserted + updated
+            rows = f"SELECT {self._coalesce(coming)}{listed} FROM {quote(merged)} WHERE __enters"
+            self._write(rows if coming else None, merged if old else None, old)
+        return Counts(inserted, updated, deleted)
+
+    def _kinds(self, merged: str) -> tuple[int, int, int, int]:
+        """Groups inserted, updated, deleted, and how many different stored rows leave."""
+        session = self.feeds.attempt.session
+        if self.feeds.is_local(merged):
+            rows = session.sql(f"SELECT __doomed, __enters, __file, __pos FROM {quote(merged)}").collect()
+            kinds = [(bool(r[0]), bool(r[1])) for r in rows]
+            places = len({(r[2], r[3]) for r in rows if r[0]})
+            return kinds.count((False, True)), kinds.count((True, True)), kinds.count((True, False)), places
+        found = session.sql(
+            "SELECT count_if(NOT __doomed AND __enters), count_if(__doomed AND __enters), "
+            "count_if(__doomed AND NOT __enters), count(DISTINCT CASE WHEN __doomed THEN __file END, "
+            f"CASE WHEN __doomed THEN __pos END) FROM {quote(merged)}"
+        ).first()
+        assert found is not None
+        return int(found[0]), int(found[1]), int(found[2]), int(found[3])
 
 
 def _retracts(tree: Operator) -> bool:

@@ -1,7 +1,7 @@
 """Run refreshes: take the cut, decide, stage in an attempt, publish.
 
-One attempt serves all stream tables of a call, so that they all see the same cut, and a consumer reads what its upstream
-has just staged. A chain publishes table by table; a group in one transaction at the end.
+One attempt serves all stream tables of a call, so that they all see the same cut, and a consumer reads what its
+upstream has just staged. A chain publishes table by table; a group in one transaction at the end.
 """
 
 from __future__ import annotations
@@ -533,9 +533,14 @@ def _location(pointers: Mapping[TableName, Pointer], name: TableName) -> str | N
     return None if pointer is None else pointer.location
 
 
+# What a definition once had and has no longer, by what Spark says about it.
+_GONE = {"UNKNOWN_TABLE": "SOURCE_DROPPED", "UNKNOWN_COLUMN": "SOURCE_CHANGED"}
+
+
 def _located(error: TrickleError, table: StreamTable) -> TrickleError:
     """The error with the stream table's name in it."""
+    if error.code in _GONE:
+        return TrickleError(_GONE[error.code], f"{table.name}: {error.message}")
     if str(table.name) in error.message:
         return error
-    located = TrickleError(error.code, f"{table.name}: {error.message}", hint=error.hint)
-    return located
+    return TrickleError(error.code, f"{table.name}: {error.message}", hint=error.hint)

@@ -26,6 +26,13 @@ class Analyzer:
         self.session = session
         self._kinds: dict[str, FunctionKind] = {}
 
+    def check_query(self, text: str) -> None:
+        """Refuse anything but a query: Spark runs a command as soon as it is asked for the command's schema."""
+        try:
+            self.session._jsparkSession.sessionState().sqlParser().parseQuery(text)
+        except Exception as error:
+            raise spark_error(error) from error
+
     def columns(self, sql: str) -> tuple[Column, ...]:
         """Names and types of a query's output. Spark's refusal becomes ours."""
         try:

@@ -64,7 +64,7 @@ class PlainLeaves:
     def changes(self, table: TableName) -> str:
         return quote(f"changes of {table}")
 
-    def small(self, table: TableName) -> bool:
+    def small(self, table: TableName) -> bool:  # noqa: ARG002
         return False
 
 

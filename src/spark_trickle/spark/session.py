@@ -156,9 +156,7 @@ def java_version() -> tuple[int, str]:
     if done.returncode != 0 or match is None:
         raise TrickleError("MISSING_JAVA", f"{java} does not tell its version.", hint=install)
     if int(match[1]) < MIN_JAVA:
-        raise TrickleError(
-            "MISSING_JAVA", f"{java} is Java {match[1]}; Spark 4.1 needs {MIN_JAVA}.", hint=install
-        )
+        raise TrickleError("MISSING_JAVA", f"{java} is Java {match[1]}; Spark 4.1 needs {MIN_JAVA}.", hint=install)
     return int(match[1]), java
 
 
@@ -329,9 +327,7 @@ def _cause(message: str) -> str:
     lines = log_tail(400).splitlines()
     missing = [m[0] for line in lines if (m := re.search(r"unresolved dependency: .*", line))]
     errors = [
-        line.strip()
-        for line in lines
-        if re.search(r"Exception|^Error|ERROR", line) and "JAVA_GATEWAY" not in line
+        line.strip() for line in lines if re.search(r"Exception|^Error|ERROR", line) and "JAVA_GATEWAY" not in line
     ]
     return (missing or errors or [message.strip().splitlines()[0] if message.strip() else "no message"])[0]
 
@@ -359,9 +355,7 @@ def _use(spark: SparkSession, settings: Settings, catalog: str) -> None:
 
 
 def _require_driver(spark: SparkSession, settings: Settings) -> None:
-    name, package = (
-        ("org.postgresql.Driver", POSTGRES) if settings.is_postgres else ("org.sqlite.JDBC", SQLITE)
-    )
+    name, package = ("org.postgresql.Driver", POSTGRES) if settings.is_postgres else ("org.sqlite.JDBC", SQLITE)
     if not _has_class(spark, name):
         raise _unsuitable(
             f"The JDBC driver {name} is missing: Spark was started without it.",

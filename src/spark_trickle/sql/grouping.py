@@ -74,7 +74,7 @@ class _Grouping:
         if all(k.scalar != scalar for k in self.keys):
             self.keys.append(Item(self.fresh(f"k_{shown}"), scalar))
 
-    def unit(self, node: exp.Expression) -> exp.Expression | None:
+    def unit(self, node: exp.Expr) -> exp.Expr | None:
         """The function at the heart of an aggregate call with its FILTER, WITHIN GROUP, … around it."""
         heart = node
         while isinstance(heart, _WRAPPERS):
@@ -84,13 +84,13 @@ class _Grouping:
             return None
         return heart
 
-    def has_call(self, tree: exp.Expression) -> bool:
+    def has_call(self, tree: exp.Expr) -> bool:
         return any(self.unit(node) is not None for node in tree.walk())
 
-    def over(self, scalar: Scalar, where: exp.Expression) -> Scalar:
+    def over(self, scalar: Scalar, where: exp.Expr) -> Scalar:
         """The scalar over the aggregate's output: keys and calls replaced by their columns."""
 
-        def swap(node: exp.Expression) -> exp.Expression:
+        def swap(node: exp.Expr) -> exp.Expr:
             for key in self.keys:
                 if node == key.scalar.tree:
                     return exp.Column(this=identifier(key.name))
@@ -106,7 +106,7 @@ class _Grouping:
             )
         return result
 
-    def _call(self, node: exp.Expression) -> Call:
+    def _call(self, node: exp.Expr) -> Call:
         whole = Scalar(node.copy())
         for known in self.calls:
             if known.whole == whole:
@@ -117,7 +117,7 @@ class _Grouping:
         distinct = bool(args) and isinstance(args[0], exp.Distinct)
         if distinct:
             args = args[0].expressions
-        plain = all(not isinstance(a, exp.Order | exp.Ordered | exp.Limit) for a in heart.find_all(exp.Expression))
+        plain = all(not isinstance(a, exp.Order | exp.Ordered | exp.Limit) for a in heart.find_all(exp.Expr))
         condition: Scalar | None = None
         outer = node
         while outer is not heart:

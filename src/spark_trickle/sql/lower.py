@@ -70,7 +70,7 @@ class Context:
 
     namespace: str
     text: str
-    ctes: dict[str, tuple[exp.Expression, tuple[str, ...], Context]] = field(default_factory=dict)
+    ctes: dict[str, tuple[exp.Expr, tuple[str, ...], Context]] = field(default_factory=dict)
     view_depth: int = 0
 
 
@@ -104,12 +104,12 @@ class Lowering:
         self._taken.add(name.lower())
         return name
 
-    def refuse(self, reason: str, message: str, node: exp.Expression, context: Context) -> NotIncremental:
+    def refuse(self, reason: str, message: str, node: exp.Expr, context: Context) -> NotIncremental:
         return NotIncremental(reason, message, place=place(node, context.text))
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
-    def query(self, node: exp.Expression, context: Context) -> Relation:
+    def query(self, node: exp.Expr, context: Context) -> Relation:
         context = self._with_ctes(node, context)
         self._refuse_tail(node, context)
         if isinstance(node, exp.Subquery):
@@ -123,7 +123,7 @@ class Lowering:
             return self._select(node, context)
         raise self.refuse("QUERY_FORM", f"{node.key} has no delta rule yet", node, context)
 
-    def _with_ctes(self, node: exp.Expression, context: Context) -> Context:
+    def _with_ctes(self, node: exp.Expr, context: Context) -> Context:
         clause = node.args.get("with_")
         if clause is None:
             return context
@@ -137,7 +137,7 @@ class Lowering:
             inner.ctes[cte.alias.lower()] = (cte.this, aliases, seen)
         return inner
 
-    def _refuse_tail(self, node: exp.Expression, context: Context) -> None:
+    def _refuse_tail(self, node: exp.Expr, context: Context) -> None:
         for arg in ("limit", "offset"):
             if node.args.get(arg) is not None:
                 raise self.refuse("LIMIT", "LIMIT and OFFSET have no delta rule yet", node.args[arg], context)
@@ -258,7 +258,7 @@ class Lowering:
             operator = _joined(operator, right, tuple(conditions))
         return operator, scope
 
-    def _source(self, node: exp.Expression, context: Context) -> tuple[Operator, Scope]:
+    def _source(self, node: exp.Expr, context: Context) -> tuple[Operator, Scope]:
         for arg, reason, what in (
             ("pivots", "PIVOT", "PIVOT"),
             ("sample", "SAMPLE", "TABLESAMPLE"),
@@ -313,7 +313,7 @@ class Lowering:
         outputs = tuple(Output(f.source, f.name) for f in fields)
         return self._visible(Relation(Scan(input=found.name, fields=fields), outputs), qualifier, renamed)
 
-    def _view(self, view: LakeView, node: exp.Expression, context: Context) -> Relation:
+    def _view(self, view: LakeView, node: exp.Expr, context: Context) -> Relation:
         if context.view_depth >= MAX_VIEW_DEPTH:
             raise self.refuse("VIEW_DEPTH", f"views nested deeper than {MAX_VIEW_DEPTH}", node, context)
         self.views[view.name] = view
@@ -326,7 +326,7 @@ class Lowering:
             ) from why
 
 
-def _alias_columns(node: exp.Expression) -> tuple[str, ...]:
+def _alias_columns(node: exp.Expr) -> tuple[str, ...]:
     alias = node.args.get("alias")
     return tuple(c.name for c in alias.args.get("columns") or ()) if isinstance(alias, exp.TableAlias) else ()
 

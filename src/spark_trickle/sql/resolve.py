@@ -16,7 +16,7 @@ from spark_trickle.sql.parse import place
 from spark_trickle.sql.scalar import Scalar, operand
 from spark_trickle.sql.scope import Scope, Unresolved, with_fields
 
-_NO_PARENTHESES: dict[type[exp.Expression], str] = {
+_NO_PARENTHESES: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "current_date",
     exp.CurrentTimestamp: "current_timestamp",
     exp.CurrentTime: "current_time",
@@ -25,7 +25,7 @@ _NO_PARENTHESES: dict[type[exp.Expression], str] = {
 }
 
 
-def function_name(node: exp.Expression) -> str | None:
+def function_name(node: exp.Expr) -> str | None:
     """The lower-case name of a function call, None for any other node."""
     if isinstance(node, exp.Anonymous):
         return str(node.this if isinstance(node.this, str) else node.name).lower()
@@ -43,10 +43,10 @@ class Resolver:
         self.text = text
         self.aliases: dict[str, Scalar] = {}
 
-    def refuse(self, reason: str, message: str, node: exp.Expression) -> NotIncremental:
+    def refuse(self, reason: str, message: str, node: exp.Expr) -> NotIncremental:
         return NotIncremental(reason, message, place=place(node, self.text))
 
-    def scalar(self, tree: exp.Expression, *, clause: str) -> Scalar:
+    def scalar(self, tree: exp.Expr, *, clause: str) -> Scalar:
         for node in tree.walk():
             self._check(node)
         # Wrapped, so that a tree which is one column can be replaced as well.
@@ -58,7 +58,7 @@ class Resolver:
                 node.set("this", node.this.lower())
         return Scalar(_without_parentheses(holder))
 
-    def _check(self, node: exp.Expression) -> None:
+    def _check(self, node: exp.Expr) -> None:
         if isinstance(node, exp.Window):
             raise self.refuse("WINDOW", "window functions have no delta rule yet", node)
         if isinstance(node, exp.Exists | exp.Subquery | exp.Select | exp.SetOperation) or (
@@ -84,7 +84,7 @@ class Resolver:
         if name in ("grouping", "grouping_id"):
             raise self.refuse("GROUPING_SETS", f"{name}() has no delta rule yet", node)
 
-    def _column(self, node: exp.Column, clause: str) -> exp.Expression:
+    def _column(self, node: exp.Column, clause: str) -> exp.Expr:
         parts = tuple(p.name for p in node.parts)
         try:
             found = self.scope.resolve(parts)
@@ -101,7 +101,7 @@ class Resolver:
         raise self.refuse("NAME_RESOLUTION", f"{'.'.join(parts)} is not a column of the inputs", node)
 
 
-def _without_parentheses(tree: exp.Expression) -> exp.Expression:
+def _without_parentheses(tree: exp.Expr) -> exp.Expr:
     while isinstance(tree, exp.Paren):
         tree = tree.this
     return tree.copy()

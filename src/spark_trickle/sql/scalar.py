@@ -17,7 +17,7 @@ from spark_trickle.sql.parse import render
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    tree: exp.Expression
+    tree: exp.Expr
 
     @property
     def columns(self) -> frozenset[str]:
@@ -34,7 +34,7 @@ class Scalar:
     def substitute(self, by: Mapping[str, Scalar]) -> Scalar:
         """Replace columns by scalars: how a projection is seen through."""
 
-        def swap(node: exp.Expression) -> exp.Expression:
+        def swap(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Column) and node.name in by:
                 return operand(by[node.name].tree)
             return node
@@ -48,7 +48,7 @@ class Scalar:
 _ATOMS = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Boolean, exp.Null, exp.Case, exp.Identifier)
 
 
-def operand(tree: exp.Expression) -> exp.Expression:
+def operand(tree: exp.Expr) -> exp.Expr:
     """A copy that keeps its meaning inside any other expression."""
     copy = tree.copy()
     return copy if isinstance(copy, _ATOMS) else exp.Paren(this=copy)
@@ -63,7 +63,7 @@ def column(name: str, table: str | None = None) -> Scalar:
 
 
 def number(value: int) -> Scalar:
-    literal: exp.Expression = exp.Literal.number(abs(value))
+    literal: exp.Expr = exp.Literal.number(abs(value))
     return Scalar(exp.Neg(this=literal) if value < 0 else literal)
 
 
@@ -123,7 +123,7 @@ def case_when(condition: Scalar, then: Scalar, otherwise: Scalar | None = None) 
 
 def conjunction(conditions: Iterable[Scalar]) -> Scalar | None:
     """All conditions joined by AND; None when there are none."""
-    result: exp.Expression | None = None
+    result: exp.Expr | None = None
     for condition in conditions:
         part = operand(condition.tree)
         result = part if result is None else exp.And(this=result, expression=part)

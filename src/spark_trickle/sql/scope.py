@@ -66,7 +66,7 @@ class Scope:
                 return relation.outputs
         raise Unresolved(f"{'.'.join(qualifier)}.*")
 
-    def resolve(self, parts: tuple[str, ...]) -> exp.Expression | None:
+    def resolve(self, parts: tuple[str, ...]) -> exp.Expr | None:
         """`t.c.f`: the longest qualifier wins, what is left after the column are struct fields."""
         for cut in range(len(parts) - 1, -1, -1):
             qualifier, shown, fields = parts[:cut], parts[cut], parts[cut + 1 :]
@@ -76,7 +76,7 @@ class Scope:
         return None
 
 
-def with_fields(base: exp.Expression, fields: tuple[str, ...]) -> exp.Expression:
+def with_fields(base: exp.Expr, fields: tuple[str, ...]) -> exp.Expr:
     for name in fields:
         base = exp.Dot(this=base, expression=identifier(name))
     return base

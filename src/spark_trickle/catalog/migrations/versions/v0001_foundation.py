@@ -61,9 +61,7 @@ def upgrade() -> None:
         sa.Column("snapshot_id", sa.BigInteger),
         sa.Column("schema_id", sa.Integer),
         sa.Column("pointer", sa.String(1000)),
-        sa.UniqueConstraint(
-            "stream_table_id", "input_namespace", "input_name", name="trickle_dependencies_input"
-        ),
+        sa.UniqueConstraint("stream_table_id", "input_namespace", "input_name", name="trickle_dependencies_input"),
     )
     op.create_table(
         "trickle_refresh_history",
