@@ -201,11 +201,14 @@ def _merge(source: Source, t: str, rows: Sequence[Sequence[str]], where: str) ->
 
 @st.composite
 def step(draw: st.DrawFn) -> list[str]:
-    """Changes to several sources at once: mostly to all sides of the three-table join."""
-    changed = draw(st.sampled_from([SOURCES, (FACTS, DIMS, LABELS), (FACTS, LABELS, ODD), (FACTS, DIMS, ODD)]))
+    """Changes to all sides of the three-table join at once, and sometimes to the other source."""
+    changed = draw(st.permutations([FACTS, DIMS, LABELS])) + draw(st.sampled_from([[ODD], [ODD], []]))
     statements: list[str] = []
     for source in changed:
-        for part in draw(st.lists(change(source), min_size=2, max_size=4)):
+        # At least one change that surely is one: a condition may hold for no row.
+        parts = [[f"INSERT INTO s.{source.name} {source.rows(draw(rows(source)))}"]]
+        parts += draw(st.lists(change(source), min_size=2, max_size=4))
+        for part in draw(st.permutations(parts)):
             statements += part
     return statements
 
