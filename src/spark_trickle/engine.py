@@ -256,6 +256,8 @@ class Trickle:
         return self._of_parts(tuple(parts))
 
     def _of_parts(self, parts: tuple[str, ...]) -> TableName:
+        if not parts:
+            raise TrickleError("INVALID_NAME", "a name without parts is no table name")
         for part in parts:
             if "." in part:
                 raise TrickleError(

@@ -130,15 +130,16 @@ def test_the_ratio_is_a_setting(ratio: float, action: Action) -> None:
 @pytest.mark.parametrize(
     ("past", "rows", "action"),
     [
-        (Past(1.0, ((2.0, 100),)), 100, Action.FULL),
-        (Past(1.0, ((2.0, 100),)), 50, Action.FULL),  # half the change is still comparable
-        (Past(1.0, ((2.0, 100),)), 49, Action.DIFFERENTIAL),
-        (Past(1.0, ((1.0, 100),)), 100, Action.DIFFERENTIAL),  # a tie is no loss
-        (Past(1.0, ((1.001, 100),)), 100, Action.FULL),
-        (Past(1.0, ((0.5, 100), (9.0, 100))), 100, Action.DIFFERENTIAL),  # the newest one counts
-        (Past(None, ((9.0, 100),)), 100, Action.DIFFERENTIAL),  # nothing to compare with
+        (Past(1.0, ((2.0, 100), (3.0, 100))), 100, Action.FULL),
+        (Past(1.0, ((2.0, 100), (3.0, 100))), 50, Action.FULL),  # half the change is still comparable
+        (Past(1.0, ((2.0, 100), (3.0, 100))), 49, Action.DIFFERENTIAL),
+        (Past(1.0, ((2.0, 100),)), 100, Action.DIFFERENTIAL),  # one slow refresh may be a cold start
+        (Past(1.0, ((1.0, 100), (9.0, 100))), 100, Action.DIFFERENTIAL),  # a tie is no loss
+        (Past(1.0, ((1.001, 100), (9.0, 100))), 100, Action.FULL),
+        (Past(1.0, ((9.0, 100), (9.0, 100), (0.5, 100))), 100, Action.FULL),  # the newest two count
+        (Past(None, ((9.0, 100), (9.0, 100))), 100, Action.DIFFERENTIAL),  # nothing to compare with
         (Past(1.0, ()), 100, Action.DIFFERENTIAL),
-        (Past(1.0, ((2.0, 0),)), 1, Action.FULL),
+        (Past(1.0, ((2.0, 0), (2.0, 0))), 1, Action.FULL),
     ],
 )
 def test_auto_by_cost(past: Past, rows: int, action: Action) -> None:
@@ -149,6 +150,13 @@ def test_auto_by_cost(past: Past, rows: int, action: Action) -> None:
 
 
 def test_cost_reason_names_both_times() -> None:
-    reason = decide_by_cost([orders(100, 10_000)], Past(1.25, ((2.5, 80),)), 0.15).reason
-    assert "2.50 s for 80 changed rows" in reason
-    assert "FULL took 1.25 s" in reason
+    reason = decide_by_cost([orders(100, 10_000)], Past(1.25, ((2.5, 80), (3.0, 80))), 0.15).reason
+    assert "2.50 s (80 changed rows)" in reason
+    assert "FULL 1.25 s" in reason
+
+
+@pytest.mark.parametrize(("given_up", "action"), [(4, Action.FULL), (5, Action.DIFFERENTIAL)])
+def test_after_a_while_differential_is_tried_again(given_up: int, action: Action) -> None:
+    decision = decide_by_cost([orders(100, 10_000)], Past(1.0, ((2.0, 80), (2.0, 80)), given_up), 0.15)
+    assert decision.action is action
+    assert decision.reason.startswith("COST")

@@ -49,6 +49,7 @@ class Attempt:
     lake: Lake
     store: CatalogStore
     pointers: dict[TableName, Pointer]
+    partitions: int  # of shuffles
     _names: Iterator[int] = field(default_factory=itertools.count)
     _views: list[str] = field(default_factory=list)
     scratch: list[str] = field(default_factory=list)  # metadata files to delete at the end
@@ -70,8 +71,17 @@ class Attempt:
         return self.store.pointers(self.slot.catalog, [name])[name].location
 
     def use(self, namespace: str) -> None:
+        if namespace:  # a definition's namespace need not hold any of its inputs
+            with self.store.write() as tx:
+                tx.ensure_namespace(namespace, self.slot.catalog)
         parts = ".".join(map(quote, namespace.split("."))) if namespace else ""
         self.session.sql(f"USE {quote(self.slot.catalog)}" + (f".{parts}" if parts else ""))
+
+    def tune(self, *, small: bool) -> None:
+        """Plans over few rows run in one piece: adaptive execution would cut them into jobs to learn their sizes."""
+        conf = self.session.conf
+        conf.set("spark.sql.adaptive.enabled", "false" if small else "true")
+        conf.set("spark.sql.shuffle.partitions", "1" if small else str(self.partitions))
 
     def view_name(self, what: str) -> str:
         """A fresh name for a temporary view of this attempt, dropped at its end."""
@@ -162,7 +172,9 @@ class Attempts:
     @contextmanager
     def _attempt(self, attempt_id: str | None) -> Iterator[Attempt]:
         slot = self._take()
-        attempt = Attempt(attempt_id or uuid.uuid4().hex, slot, self._lake, self._store, {})
+        attempt = Attempt(
+            attempt_id or uuid.uuid4().hex, slot, self._lake, self._store, {}, self._settings.shuffle_partitions
+        )
         well = False
         try:
             yield attempt

@@ -14,6 +14,10 @@ from spark_trickle.model import Action, Mode
 
 # A past DIFFERENTIAL says something about this one only if it had a comparable change.
 COMPARABLE = 0.5
+# One slow refresh may only have been a cold start: it takes two to give up on DIFFERENTIAL.
+ENOUGH = 2
+# After so many refreshes that were FULL for their cost, DIFFERENTIAL is tried again.
+PATIENCE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Past:
 
     full_seconds: float | None = None
     differential: tuple[tuple[float, int], ...] = ()  # (seconds, changed rows)
+    given_up: int = 0  # refreshes in a row that were FULL for their cost
 
 
 def decide_early(s: Situation) -> Decision | None:
@@ -95,12 +100,15 @@ def decide_by_cost(changes: Sequence[Change], past: Past, max_ratio: float) -> D
     if ratio > max_ratio:
         return Decision(Action.FULL, f"CHANGE_RATIO: {text}, more than {100 * max_ratio:g} %")
     rows = sum(c.rows for c in changes)
-    if past.full_seconds is not None and past.differential:
-        seconds, before = past.differential[0]
-        if seconds > past.full_seconds and rows >= COMPARABLE * before:
-            return Decision(
-                Action.FULL,
-                f"COST: the last DIFFERENTIAL took {seconds:.2f} s for {before} changed rows, "
-                f"FULL took {past.full_seconds:.2f} s; {text}",
+    similar = [(s, n) for s, n in past.differential[:ENOUGH] if rows >= COMPARABLE * n]
+    if past.full_seconds is not None and len(similar) == ENOUGH:
+        seconds, before = min(similar)
+        if seconds > past.full_seconds:
+            costs = (
+                f"DIFFERENTIAL lately took at least {seconds:.2f} s ({before} changed rows), "
+                f"FULL {past.full_seconds:.2f} s"
             )
+            if past.given_up >= PATIENCE:
+                return Decision(Action.DIFFERENTIAL, f"COST: {costs}; tried again after {past.given_up} times FULL")
+            return Decision(Action.FULL, f"COST: {costs}; {text}")
     return Decision(Action.DIFFERENTIAL, f"CHANGE_RATIO: {text}, at most {100 * max_ratio:g} %")

@@ -117,7 +117,9 @@ def _approximately(
 
     on = " AND ".join(f"l.{k} <=> r.{k}" for k in (*names.split(", "), "n"))
     close = " AND ".join(
-        f"(l.{v} <=> r.{v} OR abs(l.{v} - r.{v}) <= {RELATIVE_ERROR} * greatest(abs(l.{v}), abs(r.{v})))"
+        # NaN and infinity are close to nothing but themselves; in Spark NaN <= NaN is true.
+        f"(l.{v} <=> r.{v} OR (abs(l.{v} - r.{v}) < double('Infinity') "
+        f"AND abs(l.{v} - r.{v}) <= {RELATIVE_ERROR} * greatest(abs(l.{v}), abs(r.{v}))))"
         for v in values
     )
     odd = session.sql(

@@ -166,6 +166,10 @@ class Feeds:
         return frozenset(n for n, f in self.feeds.items() if f.frame is not None and self.rows.get(n) != 0)
 
     @property
+    def all_small(self) -> bool:
+        return all(self.rows.get(n, SMALL + 1) <= SMALL for n in self.changed)
+
+    @property
     def append_only(self) -> bool:
         return all(f.append_only for f in self.feeds.values() if f.frame is not None)
 

@@ -55,6 +55,10 @@ class Manager:
             if name in cut.pointers or name in known:
                 what = "stream table" if name in known else "view" if cut.pointers[name].is_view else "table"
                 raise TrickleError("NAME_TAKEN", f"there is a {what} {name} already")
+            if name.namespace not in {n.namespace for n in cut.pointers} | set(r.store.namespaces()):
+                raise TrickleError(
+                    "INVALID_NAME", f"there is no namespace {name.namespace}", hint=f"CREATE NAMESPACE {name.namespace}"
+                )
             stages = Stages()
             with r.attempts.begin({}, namespace) as attempt:
                 with stages("compile"):

@@ -266,6 +266,7 @@ class Refresher:
         altered: bool,
     ) -> Member:
         table, attempt, stages = work.table, work.attempt, work.stages
+        attempt.tune(small=False)
         with stages("compile"):
             compiled = self.compiler.compile(attempt, table.definition, table.namespace, cut.pointers, known)
             frontier = {d.input: d for d in table.dependencies}
@@ -286,6 +287,7 @@ class Refresher:
                         sizes = [self._change(i, feeds) for i in inputs if i.changed]
                     decision = decide_by_cost(sizes, self._past(table), self.settings.max_change_ratio)
             work.decision = decision
+            attempt.tune(small=decision.action is Action.DIFFERENTIAL and feeds.all_small)
             staging = self._apply(work, compiled, feeds, cut, opened)
             work.changed = {self._shown(n, known): r for n, r in feeds.rows.items()}
             work.bytes_read = feeds.bytes_read
@@ -304,7 +306,10 @@ class Refresher:
         if initialized:
             if compiled.layout != table.layout:
                 reshaped = "DEPENDENCY_CHANGED: the columns of the definition changed"
-            elif compiled.fingerprint != table.fingerprint and self._views_moved(table, compiled, cut):
+            elif self._views_moved(table, compiled, cut) and (
+                # Without a tree the fingerprint is of the text, which does not show what its views mean.
+                compiled.root is None or compiled.fingerprint != table.fingerprint
+            ):
                 reshaped = "DEPENDENCY_CHANGED: a view that the definition uses changed its meaning"
         problem = next((t for t in (trouble(self.lake, i) for i in inputs) if t), None)
         if initialized and problem is None:
@@ -351,14 +356,17 @@ class Refresher:
     def _past(self, table: StreamTable) -> Past:
         full: float | None = None
         differential: list[tuple[float, int]] = []
+        given_up = 0
         for entry in self.store.history(str(table.name), limit=20):
             if entry.state != "COMPLETED" or entry.seconds is None:
                 continue
-            if entry.action in (Action.FULL, Action.REINITIALIZE) and full is None:
-                full = entry.seconds
+            if not differential and entry.action is Action.FULL and str(entry.reason).startswith("COST"):
+                given_up += 1
+            if entry.action in (Action.FULL, Action.REINITIALIZE):
+                full = entry.seconds if full is None else min(full, entry.seconds)
             elif entry.action is Action.DIFFERENTIAL:
                 differential.append((entry.seconds, sum(entry.rows_changed.values())))
-        return Past(full, tuple(differential))
+        return Past(full, tuple(differential), given_up)
 
     # -- stage -----------------------------------------------------------------------------------------------------
 

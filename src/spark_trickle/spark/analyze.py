@@ -28,8 +28,9 @@ class Analyzer:
 
     def check_query(self, text: str) -> None:
         """Refuse anything but a query: Spark runs a command as soon as it is asked for the command's schema."""
-        try:
-            self.session._jsparkSession.sessionState().sqlParser().parseQuery(text)
+        jvm: Any = self.session._jvm
+        try:  # Spark's own parser: the one of Iceberg's extension takes commands for queries
+            jvm.org.apache.spark.sql.execution.SparkSqlParser().parseQuery(text)
         except Exception as error:
             raise spark_error(error) from error
 

@@ -102,6 +102,8 @@ def context_conf(settings: Settings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": settings.log_level,
         "spark.scheduler.mode": "FAIR",  # concurrent refreshes share the cores
+        # Spark keeps the compiled code of 100 stages: a dozen stream tables have more, and compiling costs 50 ms each.
+        "spark.sql.codegen.cache.maxEntries": "5000",
     }
     if settings.master.startswith("local"):
         # Otherwise Spark asks the network who it is, warns, and fails where the host's name does not resolve.
@@ -212,13 +214,21 @@ def new_session(spark: SparkSession, settings: Settings, catalog: str = LAKE) ->
         if key == prefix or key.startswith(f"{prefix}."):
             session.conf.unset(key)
     for key, value in (session_conf(settings) | catalog_conf(settings, catalog)).items():
-        session.conf.set(key, value)
+        _set(session, key, value)
     # USE does not remember a catalog that is the default already, and calls outside a statement
     # (`spark.catalog.…`) would then look the default up in another session: make it the default after USE.
     session.conf.set("spark.sql.defaultCatalog", "spark_catalog")
     _use(session, settings, catalog)
     session.conf.set("spark.sql.defaultCatalog", catalog)
     return session
+
+
+def _set(session: SparkSession, key: str, value: str) -> None:
+    try:
+        session.conf.set(key, value)
+    except Exception as error:
+        if "CANNOT_MODIFY_STATIC_CONFIG" not in str(error):  # those were given to the context
+            raise
 
 
 def check_session(spark: SparkSession, settings: Settings) -> SparkSession:
