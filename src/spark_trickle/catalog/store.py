@@ -172,6 +172,12 @@ class Transaction:
         if values:
             self.connection.execute(insert(d), values)
 
+    def rename_input(self, old: TableName, new: TableName) -> None:
+        """Consumers of a storage that was replaced read the new one; their frontier still names the old table."""
+        d = tables.dependencies
+        where = and_(d.c.input_namespace == old.namespace, d.c.input_name == old.name)
+        self.connection.execute(update(d).where(where).values(input_namespace=new.namespace, input_name=new.name))
+
     # History
 
     def start_refresh(self, refresh_id: str, stream_table_id: int, name: str, initiated_by: str) -> None:

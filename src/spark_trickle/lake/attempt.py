@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
+from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.lake import jvm
 from spark_trickle.lake.jvm import Java
 from spark_trickle.lake.tables import Lake
@@ -179,6 +180,10 @@ class Attempts:
         try:
             yield attempt
             well = True
+        except TrickleError as error:
+            # Refused before or after a job, not during one.
+            well = error.kind in (Kind.USER, Kind.SCHEMA)
+            raise
         finally:
             try:
                 attempt.close()

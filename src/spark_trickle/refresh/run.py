@@ -313,7 +313,8 @@ class Refresher:
                 reshaped = "DEPENDENCY_CHANGED: a view that the definition uses changed its meaning"
         problem = next((t for t in (trouble(self.lake, i) for i in inputs) if t), None)
         if initialized and problem is None:
-            problem = self._foreign(table, cut)
+            new = next((i.name for i in inputs if i.frontier is None), None)
+            problem = ("TABLE_REPLACED", f"{new} is a new input") if new else self._foreign(table, cut)
         return Situation(
             mode=table.mode,
             asked=asked,
@@ -460,6 +461,8 @@ class Refresher:
             else:  # tags and compaction move the pointer, not the content
                 tx.update_stream_table(table.id, storage_pointer=_location(cut.pointers, table.storage))
             tx.set_dependencies(table.id, dependencies)
+            if moved:
+                tx.rename_input(table.storage, storage)
             if work.decision.reason.startswith("INTEGRITY"):
                 tx.add_alert("INTEGRITY", work.decision.reason, name=str(table.name))
             result = work.result()
