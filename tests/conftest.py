@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_trickle import Trickle, connect
+from spark_trickle.spark.session import ICEBERG, POSTGRES, SQLITE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGES = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0"
+PACKAGES = ",".join((ICEBERG, SQLITE, POSTGRES))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden anew instead of comparing")
 
 
 @pytest.fixture(scope="session")

@@ -99,14 +99,13 @@ def test_sum_of_no_values_is_null() -> None:
     assert form.final.sql() == "CASE WHEN `p_n` > 0 THEN CAST(`p_s` AS BIGINT) END"
 
 
-def test_extrema_know_what_was_removed() -> None:
+def test_extrema_look_at_insertions_and_know_their_value() -> None:
     form = algebraic(aggregate("min", X), types("int", "int"), "p")
     assert form is not None
     (state,) = form.states
     assert state.merge is Merge.LEAST
-    assert state.removed is not None
+    assert state.value == X
     assert state.delta.sql() == "min(CASE WHEN `__w` > 0 THEN `x` END)"
-    assert state.removed.sql() == "min(CASE WHEN `__w` < 0 THEN `x` END)"
     top = algebraic(aggregate("max", X), types("int", "int"), "p")
     assert top is not None
     assert top.states[0].merge is Merge.GREATEST
