@@ -45,7 +45,7 @@ few = settings(
 THREADS = 3  # most of a small query is planning, which uses one core
 
 
-@dataclass
+@dataclass(repr=False)  # hypothesis prints it, and the log is long
 class World:
     """A lake, what was done to it, and the first failure."""
 

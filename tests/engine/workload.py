@@ -373,7 +373,7 @@ DEFINITIONS = (
     Definition(
         "other_aggregates",
         """SELECT k, stddev(id) AS sd, percentile(id, 0.5) AS p, collect_list(s) AS l, max_by(s, id) AS mx,
-           approx_count_distinct(s) AS a, bit_xor(id) AS x, array_sort(collect_set(s)) AS cs, corr(id, m) AS c
+           approx_count_distinct(s) AS a, bit_xor(id) AS x, array_sort(collect_set(s)) AS cs, covar_pop(id, m) AS c
            FROM s.facts GROUP BY k""",
         F,
         bags=("l",),
