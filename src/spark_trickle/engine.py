@@ -273,9 +273,14 @@ class Trickle:
         for row in self.spark.sql("SHOW VIEWS IN global_temp").collect():  # lists those of the session too
             if row.isTemporary and row.viewName.lower() in used:
                 return TrickleError("SESSION_OBJECT", f"{row.viewName} is a temporary view of this session")
-        for function in self.spark.catalog.listFunctions() if error.code == "INVALID_QUERY" else ():
-            if function.isTemporary and function.name.lower() in used and "." not in (function.className or "."):
-                return TrickleError("SESSION_OBJECT", f"{function.name} is a function of this session")
+        if error.code == "INVALID_QUERY":
+            # Built-in functions are in every session, registered ones in this one only.
+            mine, others = (
+                {f.name.lower() for f in session.catalog.listFunctions() if f.isTemporary}
+                for session in (self.spark, self.refresher.lake.session)
+            )
+            for name in sorted(used & (mine - others)):
+                return TrickleError("SESSION_OBJECT", f"{name} is a function of this session")
         return error
 
 

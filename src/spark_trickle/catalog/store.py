@@ -308,6 +308,12 @@ class Transaction:
             self.connection.execute(insert(tables.iceberg_tables), values)
         self._ensure_namespaces(catalog, namespaces)
 
+    def move_private_pointer(self, catalog: str, name: TableName, location: str) -> None:
+        """Set a table of a private catalog back to a metadata file."""
+        _not_the_lake(catalog)
+        p = tables.iceberg_tables
+        self.connection.execute(update(p).where(_at(catalog, name)).values(metadata_location=_location(location)))
+
     def copy_lake(self, catalog: str) -> None:
         """Make a catalog of every table, view and namespace of the lake: a cut."""
         _not_the_lake(catalog)

@@ -118,7 +118,8 @@ def _count(name: str, one_or_null: Scalar) -> StateColumn:
 
 def group_count(name: str) -> StateColumn:
     """The number of rows in a group: at zero the group is gone."""
-    return StateColumn(name, "bigint", Merge.ADD, call("count", number(1)), call("sum", column(WEIGHT)))
+    total = call("coalesce", call("sum", column(WEIGHT)), number(0))
+    return StateColumn(name, "bigint", Merge.ADD, call("count", number(1)), total)
 
 
 def _sum(aggregate: Call, arg: Scalar, arg_type: str, result: str, prefix: str) -> Algebraic | None:

@@ -214,8 +214,10 @@ def _keyed(
 ) -> Keyed:
     keys = []
     for n, key in enumerate(aggregate.keys):
-        if types[key.name].startswith("map"):
+        if "map<" in types[key.name]:
             raise NotIncremental("MAP_KEY", f"GROUP BY or DISTINCT over a map ({key.scalar}) has no delta rule yet")
+        if "collate" in types[key.name].lower():
+            raise NotIncremental("COLLATED_KEY", f"the collated key {key.scalar} has no delta rule yet")
         shown = next((i.name for i in items if i.scalar.bare == key.name), None)
         keys.append(Key(key.name, shown or f"{HIDDEN_PREFIX}k{n}", types[key.name]))
     algebra: list[Algebraic] | None = []

@@ -34,6 +34,14 @@ if TYPE_CHECKING:
 
 PINNED_NAMESPACE = "_pinned"  # old states whose schema differs from the cut's
 
+# What the engine's own SQL relies on, whatever the user's settings say.
+PINNED_CONF = {
+    "spark.sql.datetime.java8API.enabled": "true",  # java.sql.Date cannot hold 1582-10-05 to 1582-10-14
+    "spark.sql.sources.partitionOverwriteMode": "static",
+    "spark.sql.groupByOrdinal": "true",
+    "spark.sql.caseSensitive": "false",
+}
+
 
 @dataclass(slots=True)
 class Slot:
@@ -102,6 +110,11 @@ class Attempt:
         if missing:
             self.register(missing)
 
+    def restore(self, pointers: Mapping[TableName, Pointer], name: TableName) -> None:
+        """Forget what was staged on a table: the attempt has it again as the cut has."""
+        with self.store.write() as tx:
+            tx.move_private_pointer(self.slot.catalog, name, pointers[name].location)
+
     def pin(self, name: TableName, snapshot_id: int) -> str:
         """The table at an old snapshot, read by field id in the schema of the cut."""
         location = self.pinned_metadata(self.pointers[name], snapshot_id)
@@ -161,8 +174,8 @@ class Attempts:
 
     @contextmanager
     def frozen(self, namespace: str) -> Iterator[Attempt]:
-        """An attempt over the whole lake at this instant, for readers."""
-        with self._attempt(None) as attempt:
+        """An attempt over the whole lake at this instant, for readers, in a session that nobody uses afterwards."""
+        with self._attempt(None, reuse=False) as attempt:
             with self._store.write() as tx:
                 tx.copy_lake(attempt.slot.catalog)
                 tx.ensure_namespace(namespace, attempt.slot.catalog)
@@ -171,8 +184,8 @@ class Attempts:
             yield attempt
 
     @contextmanager
-    def _attempt(self, attempt_id: str | None) -> Iterator[Attempt]:
-        slot = self._take()
+    def _attempt(self, attempt_id: str | None, *, reuse: bool = True) -> Iterator[Attempt]:
+        slot = self._take() if reuse else self._new_slot()
         attempt = Attempt(
             attempt_id or uuid.uuid4().hex, slot, self._lake, self._store, {}, self._settings.shuffle_partitions
         )
@@ -188,7 +201,7 @@ class Attempts:
             try:
                 attempt.close()
             finally:
-                if well:
+                if well and reuse:
                     with self._lock:
                         self._free.append(slot)
 
@@ -196,6 +209,12 @@ class Attempts:
         with self._lock:
             if self._free:
                 return self._free.pop()
-            number = next(self._numbers)
-        catalog = self._store.owner.private_catalog(number)
-        return Slot(catalog, new_session(self._spark, self._settings, catalog))
+        return self._new_slot()
+
+    def _new_slot(self) -> Slot:
+        with self._lock:
+            catalog = self._store.owner.private_catalog(next(self._numbers))
+        session = new_session(self._spark, self._settings, catalog)
+        for key, value in PINNED_CONF.items():
+            session.conf.set(key, value)
+        return Slot(catalog, session)

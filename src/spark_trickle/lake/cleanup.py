@@ -27,7 +27,9 @@ def clean_up(session: SparkSession, store: CatalogStore, lake: Lake) -> tuple[st
         live = store.pointers()
         for pointer in leftover.pointers:
             try:
-                _delete_staged(session, lake, pointer, live)
+                elsewhere = [c for c in store.catalogs_with(pointer.name) if c != leftover.catalog]
+                if not elsewhere:
+                    _delete_staged(session, lake, pointer, live)
             except Exception as error:  # a leftover that cannot be read must not keep the lake shut
                 _log.warning("left behind: %s (%s)", pointer.location, str(error).splitlines()[0])
         with store.write() as tx:
@@ -48,12 +50,16 @@ def _delete_staged(session: SparkSession, lake: Lake, pointer: Pointer, live: Ma
     if published is None:
         drop_files(session, staged)
         return
-    kept = {int(s) for s in jvm.handles(session).pluck(lake.metadata(published.location).snapshots(), _ID)}
-    new = [int(s) for s in jvm.handles(session).pluck(staged.snapshots(), _ID)]
-    delete_added(session, staged, [s for s in new if s not in kept])
+    kept = lake.metadata(published.location)
+    head = staged.currentSnapshot()
+    # Only the one snapshot that was staged on top of a published one: what was published and has expired since may
+    # have live files.
+    if head is None or head.parentId() is None or kept.snapshot(head.snapshotId()) is not None:
+        return
+    if kept.snapshot(head.parentId()) is not None:
+        delete_added(session, staged, [head.snapshotId()])
 
 
-_ID = ("org.apache.iceberg.Snapshot", "snapshotId")
 _LOCATION = ("org.apache.iceberg.ContentFile", "location")
 
 

@@ -65,6 +65,8 @@ def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
         F.lit(None).cast("bigint").alias("_row_id"),
         F.lit(None).cast("bigint").alias("_last_updated_sequence_number"),
     )
+    # Iceberg's source registers this catalog in the *active* session only, which may be another one.
+    session.conf.set("spark.sql.catalog.default_rewrite_catalog", "org.apache.iceberg.spark.SparkRewriteTableCatalog")
     held.tables.add(name, table)
     try:
         options = {"rewritten-file-scan-task-set-id": name, "fanout-enabled": "true"}

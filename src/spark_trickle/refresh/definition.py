@@ -31,7 +31,7 @@ from spark_trickle.spark.compile import PlainLeaves, compile_sql
 from spark_trickle.spark.guard import roundtrip
 from spark_trickle.sql.algebra import Operator, scans
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
-from spark_trickle.sql.mentions import mentioned
+from spark_trickle.sql.mentions import follows_the_clock, mentioned, reads
 from spark_trickle.sql.prune import prune
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def compile_definition(
     """Compile a definition in a session whose current catalog and namespace are the lake's."""
     analyzer = Analyzer(session)
     analyzer.check_query(definition)
+    _refuse_foreign(tables, definition, namespace)
     columns = analyzer.columns(definition)
     _check_columns(columns)
     root: Operator | None = None
@@ -148,15 +149,29 @@ def compile_definition(
         differs = roundtrip(session, definition)
         if differs is not None:
             raise NotIncremental("SQL_ROUNDTRIP", differs)
+        clock = _clock(tables, definition, namespace)
+        if clock is not None:
+            raise NotIncremental("TIME_DEPENDENT", f"{clock} moves with the time although no source changes")
+        if any(ours and ours != c.name for ours, c in zip(lowered.shown, columns, strict=True)):
+            raise NotIncremental("SQL_ROUNDTRIP", f"we read the columns as {', '.join(lowered.shown)}")
         root, types = analyzer.annotate(prune(lowered.root), PlainLeaves())
+        found = analyzer.columns(compile_sql(root, PlainLeaves()))
+        if [c.type for c in found] != [c.type for c in columns]:
+            raise NotIncremental("SQL_ROUNDTRIP", "our form of the query has other types than the query")
         plan = plan_root(root, tuple(c.name for c in columns), types, use_states=use_states)
         compare = comparisons(plan, types)
     except NotIncremental as refusal:
         reason = refusal.message
+    except (ValueError, IndexError, KeyError, AttributeError, AssertionError) as error:
+        reason = f"SQL_ROUNDTRIP: our parser stumbled over the query ({error!r})"
     except TrickleError as refusal:
         if refusal.code != "SYNTAX_ERROR":  # Spark has accepted the text: the fault is our parser's
             raise
         reason = f"SQL_ROUNDTRIP: {refusal.message}"
+    if plan is None and not str(reason).startswith("TIME_DEPENDENT"):
+        clock = _clock(tables, definition, namespace)
+        if clock is not None:  # it must be recomputed even when no source changes
+            reason = f"TIME_DEPENDENT: {clock} moves with the time; also {reason}"
     if lowered is not None and plan is not None and root is not None:
         kinds = {i.name: i.kind for i in lowered.inputs}
         inputs = _columns_read(root, kinds)
@@ -178,15 +193,47 @@ def compile_definition(
     )
 
 
+def _refuse_foreign(tables: LakeTables, definition: str, namespace: str) -> None:
+    """What is not in the lake has no snapshots that could be followed."""
+    try:
+        names = reads(definition)
+    except TrickleError:
+        return  # not our grammar: Spark runs it, over the attempt's catalog
+    for parts in names:
+        if tables.find(parts, namespace) is None:
+            raise TrickleError(
+                "UNKNOWN_TABLE",
+                f"{'.'.join(parts)} is not a table or view of the lake",
+                hint="A definition reads Iceberg tables, views and stream tables of the lake, nothing else.",
+            )
+
+
+def _clock(tables: LakeTables, text: str, namespace: str) -> str | None:
+    """What makes the definition, or a view it may read, move with the time."""
+    _, views = _mentioned_inputs(tables, text, namespace)
+    bodies = [text]
+    for name in views:
+        view = tables.find(name.parts, namespace)
+        if isinstance(view, LakeView):
+            bodies.append(view.text)
+    return next((c for c in map(follows_the_clock, bodies) if c is not None), None)
+
+
+_RESERVED = frozenset(
+    ["_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"]
+)
+
+
 def _check_columns(columns: tuple[Column, ...]) -> None:
     seen: set[str] = set()
     for column in columns:
         if column.name.lower() in seen:
             raise TrickleError("DUPLICATE_COLUMN", f"two output columns are called {column.name}")
-        if column.name.lower().startswith(HIDDEN_PREFIX) or column.name.startswith("__"):
+        if column.name.lower() in _RESERVED or column.name.lower().startswith((HIDDEN_PREFIX, "__")):
             raise TrickleError(
                 "INVALID_NAME",
-                f"output column {column.name}: names that start with {HIDDEN_PREFIX} or __ are kept for hidden columns",
+                f"output column {column.name}: this name is kept for hidden columns, like all that start with "
+                f"{HIDDEN_PREFIX} or __",
                 hint="Give the column an alias.",
             )
         if _UNSTORABLE.search(column.type):

@@ -19,15 +19,20 @@ if TYPE_CHECKING:
 
 RELATIVE_ERROR = 1e-9
 
+# JSON keeps milliseconds unless told otherwise.
+_PRECISE = "map('timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX', 'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
+
 
 def canonical(expression: str, type_: str) -> str:
     """An expression that is equal exactly when the values are, for types Spark itself cannot compare."""
+    if type_.startswith("map<") and "map<" not in type_[4:] and "variant" not in type_:
+        return f"array_sort(map_entries({expression}))"
+    if type_ == "variant":  # JSON alone does not tell a date from a string
+        return f"concat(schema_of_variant({expression}), to_json({expression}))"
     if type_.startswith("map<"):
-        return f"array_sort(transform(map_entries({expression}), e -> to_json(e)))"
-    if type_ == "variant":
-        return f"to_json({expression})"
+        return f"array_sort(transform(map_entries({expression}), e -> to_json(e, {_PRECISE})))"
     if "map<" in type_ or "variant" in type_:
-        return f"to_json(named_struct('v', {expression}))"
+        return f"to_json(named_struct('v', {expression}), {_PRECISE})"
     return expression
 
 

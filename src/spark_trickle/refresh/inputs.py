@@ -38,6 +38,10 @@ class Input:
     def changed(self) -> bool:
         return self.frontier is None or self.frontier.snapshot_id != self.facts.snapshot_id
 
+    @property
+    def moved(self) -> bool:
+        return self.frontier is None or self.frontier.pointer != self.pointer.location
+
     def at_cut(self) -> Dependency:
         """This input's part of the frontier after the refresh."""
         fields = {f.name.lower(): f for f in self.facts.fields}
@@ -76,11 +80,12 @@ def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
         return None
     if known.table_uuid != item.facts.uuid:
         return "TABLE_REPLACED", f"{item.name} is another table than at the last refresh"
-    ids = {f.name.lower(): f.id for f in item.facts.fields}
+    fields = {f.name.lower(): f for f in item.facts.fields}
     for used in known.columns:
-        now = ids.get(used.name.lower())
-        if now is not None and now != used.field_id:
-            return "TABLE_REPLACED", f"column {used.name} of {item.name} is another column than at the last refresh"
+        now = fields.get(used.name.lower())
+        # The type of a nested column holds the ids of its fields.
+        if now is not None and (now.id, now.type) != (used.field_id, used.type):
+            return "TABLE_REPLACED", f"column {used.name} of {item.name} is another one than at the last refresh"
     if item.changed and known.snapshot_id is not None:
         snapshot = lake.metadata(item.pointer.location).snapshot(known.snapshot_id)
         if snapshot is None:

@@ -66,7 +66,10 @@ class Manager:
                     refuse_not_incremental(compiled, mode)
                     self._refuse_cycle(name, compiled, known)
                 storage = r.free_storage(name, cut)
-                staging = Staging.new(attempt, storage, compiled.storage_columns)
+                try:
+                    staging = Staging.new(attempt, storage, compiled.storage_columns)
+                except Exception as error:
+                    raise spark_error(error) from error
                 try:
                     rows = 0
                     if initialize:

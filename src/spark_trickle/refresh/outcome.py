@@ -42,6 +42,8 @@ class Differential:
     passes: tuple[Pass, ...] = PASSES
 
     def run(self, plan: Rows | Keyed) -> Counts:
+        if not self.feeds.changed:
+            return Counts()  # compaction and the like: new snapshots, the same rows
         if isinstance(plan, Rows):
             return self._rows(plan)
         if plan.algebra is not None:

@@ -193,6 +193,7 @@ class Refresher:
                     for name in order:
                         asked = mode if name in names else None
                         member, work = self._stage(attempt, known, name, cut, asked, lease, initiated_by)
+                        known[name] = work.table  # with its new storage, for consumers in this attempt
                         staged.append((member, work))
                         if not together:
                             self._publish(staged)
@@ -288,7 +289,18 @@ class Refresher:
                     decision = decide_by_cost(sizes, self._past(table), self.settings.max_change_ratio)
             work.decision = decision
             attempt.tune(small=decision.action is Action.DIFFERENTIAL and feeds.all_small)
-            staging = self._apply(work, compiled, feeds, cut, opened)
+            try:
+                staging = self._apply(work, compiled, feeds, cut, opened)
+            except TrickleError as error:
+                if error.code != "INTEGRITY" or (asked or table.mode) is Mode.DIFFERENTIAL:
+                    raise
+                # The storage is not what the deltas say it should be: start it anew.
+                while opened:
+                    self.discard(opened.pop())
+                attempt.restore(cut.pointers, table.storage)
+                work.decision = Decision(Action.REINITIALIZE, f"INTEGRITY: {error.message}")
+                attempt.tune(small=False)
+                staging = self._apply(work, compiled, feeds, cut, opened)
             work.changed = {self._shown(n, known): r for n, r in feeds.rows.items()}
             work.bytes_read = feeds.bytes_read
         finally:
@@ -321,7 +333,8 @@ class Refresher:
             incremental=compiled.incremental,
             not_incremental=compiled.reason,
             initialized=initialized,
-            pending=any(i.changed for i in inputs),
+            # Without a tree nobody knows which refs of a table are read: any commit counts.
+            pending=any(i.changed or (compiled.root is None and i.moved) for i in inputs),
             time_dependent=compiled.time_dependent,
             reshaped=reshaped,
             trouble=problem,
@@ -432,6 +445,7 @@ class Refresher:
         if storage != table.storage or table.name not in cut.pointers:
             attempt.register_missing(cut.pointers, [table.storage])
             view = create_view(attempt, table.name, storage, compiled.columns)
+            attempt.pointers[table.name] = view
         moved = staging is not None and staging.storage != table.storage
         dependencies = (
             *(i.at_cut() for i in inputs),
@@ -480,6 +494,7 @@ class Refresher:
                 bytes_read=work.bytes_read,
             )
 
+        work.table = replace(table, storage=storage, columns=compiled.columns)
         return Member(
             name=table.name,
             lease=lease,
@@ -498,6 +513,9 @@ class Refresher:
         """Keep the failure; the old content stays readable."""
         table = work.table
         try:
+            known = self.store.refresh_entry(work.refresh_id)
+            if known is not None and known.state != "RUNNING":
+                return  # published, and failed only afterwards
             with self.store.write() as tx:
                 tx.finish_refresh(
                     work.refresh_id,
@@ -517,8 +535,11 @@ class Refresher:
             _log.warning("the failure of %s could not be recorded: %s", table.name, second)
 
     def discard(self, staging: Staging) -> None:
+        """Delete the files of a failed refresh, unless they are published: an error may come after the commit."""
         try:
-            staging.discard()
+            live = self.store.pointers(names=[staging.storage])
+            if _location(live, staging.storage) != staging.location:
+                staging.discard()
         except Exception as error:
             _log.warning("files of a failed refresh of %s stay behind: %s", staging.storage, error)
 

@@ -21,6 +21,10 @@ _GROUPS = {
 }
 
 
+# Functions that Spark lists under another heading than what they are.
+_MISPLACED = {"schema_of_variant_agg": FunctionKind.AGGREGATE, "json_tuple": FunctionKind.GENERATOR}
+
+
 class Analyzer:
     def __init__(self, session: SparkSession) -> None:
         self.session = session
@@ -49,6 +53,8 @@ class Analyzer:
         return known
 
     def _look_up(self, name: str) -> FunctionKind:
+        if name in _MISPLACED:
+            return _MISPLACED[name]
         jvm: Any = self.session._jvm
         registry = self.session._jsparkSession.sessionState().functionRegistry()
         found = registry.lookupFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))

@@ -22,6 +22,10 @@ class Functions(Protocol):
 # Another answer every time they run: a delta computed with one answer cannot be retracted with another.
 VOLATILE = frozenset(
     [
+        "reflect",
+        "java_method",
+        "try_reflect",
+        "aes_encrypt",
         "rand",
         "random",
         "randn",
@@ -42,14 +46,38 @@ TIME_DEPENDENT = frozenset(
     ["current_timestamp", "current_date", "now", "localtimestamp", "current_time", "curdate", "unix_timestamp_now"]
 )
 
+# Rows of one group depend on rows of others, or a row is in several groups.
+TIME_WINDOWS = frozenset(["window", "session_window", "window_time"])
+
 # Depends on who asks.
 SESSION_DEPENDENT = frozenset(
-    ["current_user", "user", "session_user", "current_catalog", "current_database", "current_schema"]
+    [
+        "current_timezone",
+        "current_user",
+        "user",
+        "session_user",
+        "current_catalog",
+        "current_database",
+        "current_schema",
+    ]
 )
 
 # Aggregates whose answer SQL leaves open (row order, ties, sketch merges).
 UNDETERMINED = frozenset(
     [
+        "approx_top_k_accumulate",
+        "approx_top_k_combine",
+        "hll_sketch_agg",
+        "hll_union_agg",
+        "theta_sketch_agg",
+        "theta_union_agg",
+        "theta_intersection_agg",
+        "kll_sketch_agg_bigint",
+        "kll_sketch_agg_double",
+        "kll_sketch_agg_float",
+        "kll_merge_agg_bigint",
+        "kll_merge_agg_double",
+        "kll_merge_agg_float",
         "first",
         "first_value",
         "last",

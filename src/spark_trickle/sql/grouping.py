@@ -29,7 +29,7 @@ def lower_grouped(
     if group is None and having is None and not any(grouping.has_call(s.tree) for _, s in selected):
         return None
     grouping.read_keys(group, selected)
-    items = tuple(Item(fresh(shown), grouping.over(scalar, node)) for shown, scalar in selected)
+    items = tuple(Item(fresh(shown or "column"), grouping.over(scalar, node)) for shown, scalar in selected)
     condition = None
     if having is not None:
         condition = grouping.over(resolver.scalar(having.this, clause="HAVING"), having)
@@ -64,7 +64,7 @@ class _Grouping:
         for part in written:
             if isinstance(part, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
                 raise self.resolver.refuse("GROUPING_SETS", "grouping sets have no delta rule yet", group)
-            if isinstance(part, exp.Literal) and not part.is_string:
+            if isinstance(part, exp.Literal) and part.is_int:
                 shown, scalar = selected[int(part.name) - 1]
             else:
                 shown, scalar = part.name or "key", self.resolver.scalar(part, clause="GROUP BY")
@@ -92,7 +92,7 @@ class _Grouping:
 
         def swap(node: exp.Expr) -> exp.Expr:
             for key in self.keys:
-                if node == key.scalar.tree:
+                if type(node) is type(key.scalar.tree) and Scalar(node) == key.scalar:
                     return exp.Column(this=identifier(key.name))
             if self.unit(node) is not None:
                 return exp.Column(this=identifier(self._call(node).name))

@@ -53,6 +53,7 @@ class Lowered:
     """A definition in the algebra; the root's columns are in the order of the select list."""
 
     root: Operator
+    shown: tuple[str, ...]  # the names of its columns as the user sees them; "" where Spark makes one up
     inputs: tuple[LakeTable, ...]
     views: tuple[LakeView, ...]
     notices: tuple[str, ...]
@@ -79,6 +80,7 @@ def lower(text: str, tables: Tables, functions: Functions, namespace: str) -> Lo
     relation = lowering.query(parse_query(text), Context(namespace=namespace, text=text))
     return Lowered(
         root=relation.operator,
+        shown=tuple(o.shown for o in relation.outputs),
         inputs=tuple(lowering.inputs.values()),
         views=tuple(lowering.views.values()),
         notices=tuple(dict.fromkeys(lowering.notices)),
@@ -94,7 +96,7 @@ class Lowering:
         self.inputs: dict[TableName, LakeTable] = {}
         self.views: dict[TableName, LakeView] = {}
         self.notices: list[str] = []
-        self._taken: set[str] = set()
+        self._taken: set[str] = {"__w"}
 
     def fresh(self, base: str) -> str:
         name, n = base, 1
@@ -186,7 +188,7 @@ class Lowering:
         selected = self._select_list(node, resolver, context)
         grouped = lower_grouped(node, selected, resolver, relation, self.fresh)
         if grouped is None:
-            items = tuple(Item(self.fresh(shown), scalar) for shown, scalar in selected)
+            items = tuple(Item(self.fresh(shown or "column"), scalar) for shown, scalar in selected)
             relation = Project(child=relation, items=items)
         else:
             relation, items = grouped
@@ -214,7 +216,8 @@ class Lowering:
                 selected += [(o.shown, column(o.name)) for o in outputs if o.shown.lower() not in dropped]
                 continue
             scalar = resolver.scalar(inner, clause="SELECT")
-            shown = item.alias if isinstance(item, exp.Alias) else inner.name or inner.sql()
+            named = isinstance(item, exp.Alias) or isinstance(inner, exp.Column | exp.Dot)
+            shown = (item.alias or inner.name) if named else ""
             if isinstance(item, exp.Alias):
                 resolver.aliases.setdefault(shown.lower(), scalar)
             selected.append((shown, scalar))
@@ -240,8 +243,8 @@ class Lowering:
             right, right_scope = self._source(join.this, context)
             using = tuple(i.name for i in join.args.get("using") or ())
             if join.method.upper() == "NATURAL":
-                mine = {o.shown.lower() for o in scope.star}
-                using = tuple(o.shown for o in right_scope.star if o.shown.lower() in mine)
+                theirs_ = {o.shown for o in right_scope.star}
+                using = tuple(o.shown for o in scope.star if o.shown in theirs_)
             conditions: list[Scalar] = []
             try:
                 for name in using:
@@ -282,6 +285,8 @@ class Lowering:
 
     def _subquery(self, node: exp.Subquery, context: Context) -> tuple[Operator, Scope]:
         if isinstance(node.this, exp.Table):  # parentheses around a join
+            if node.args.get("alias"):
+                raise self.refuse("ALIASED_JOIN", "an alias on a table in parentheses has no rule yet", node, context)
             return self._source(node.this, context)
         relation = self.query(node.this, context)
         return self._visible(relation, (node.alias,) if node.alias else (), _alias_columns(node))
@@ -291,7 +296,10 @@ class Lowering:
     ) -> tuple[Operator, Scope]:
         outputs = relation.outputs
         if renamed:
-            outputs = tuple(Output(s, o.name) for s, o in zip(renamed, outputs, strict=True))
+            if len(renamed) > len(outputs):
+                raise NotIncremental("COLUMN_ALIASES", f"{len(renamed)} names for {len(outputs)} columns")
+            # A view keeps the columns it had when it was made.
+            outputs = tuple(Output(s, o.name) for s, o in zip(renamed, outputs, strict=False))
         return relation.operator, Scope(relations=[Visible(qualifier, outputs)], star=list(outputs))
 
     def _table(self, node: exp.Table, context: Context) -> tuple[Operator, Scope]:

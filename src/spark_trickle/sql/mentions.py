@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spark_trickle.sql.parse import WordKind, words
+from sqlglot import exp
+
+from spark_trickle.sql.dialect import string_value
+from spark_trickle.sql.functions import TIME_DEPENDENT
+from spark_trickle.sql.parse import WordKind, parse_query, words
+
+# Spark reads these strings as moments wherever it casts one to a date or a timestamp, implicitly too.
+_MOMENTS = frozenset(["now", "today", "tomorrow", "yesterday"])
 
 
 def chains(text: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
@@ -47,3 +54,26 @@ def without_catalog(text: str, catalog: str) -> str:
             out.append(text[done:start])
             done = text.index(".", start) + 1
     return "".join(out) + text[done:]
+
+
+def reads(text: str) -> tuple[tuple[str, ...], ...]:
+    """The names in the FROM clauses of a query, its CTEs left out."""
+    tree = parse_query(text)
+    ctes = {c.alias.lower() for c in tree.find_all(exp.CTE)}
+    names = (tuple(p.name for p in t.parts) for t in tree.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
+    return tuple(dict.fromkeys(n for n in names if not (len(n) == 1 and n[0].lower() in ctes)))
+
+
+def follows_the_clock(text: str) -> str | None:
+    """The function or literal that makes a query's answer move with the time; None when there is none."""
+    tokens = words(text)
+    for at, token in enumerate(tokens):
+        word = token.upper.lower()
+        called = [t.text for t in tokens[at + 1 : at + 3]] == ["(", ")"]
+        if word in TIME_DEPENDENT and (called or word.startswith(("current_", "localtime"))):
+            return f"{word}()"
+        if word == "unix_timestamp" and called:
+            return "unix_timestamp()"
+        if token.kind is WordKind.STRING and string_value(token.text).strip().lower() in _MOMENTS:
+            return f"the literal {token.text}"
+    return None

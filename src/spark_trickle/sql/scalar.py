@@ -15,9 +15,16 @@ from sqlglot import exp
 from spark_trickle.sql.parse import render
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
     tree: exp.Expr
+
+    # By text: the trees' own equality folds the case of some literals.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scalar) and self.sql() == other.sql()
+
+    def __hash__(self) -> int:
+        return hash(self.sql())
 
     @property
     def columns(self) -> frozenset[str]:
