@@ -100,7 +100,9 @@ def measure(tr: Trickle, rows: int, repeat: int) -> list[dict[str, Any]]:
             for name in names(operator):
                 tr.refresh(name)
     for kind, count in cells:
-        taken: dict[str, dict[str, list[Any]]] = {o: {"differential": [], "full": [], "stages": []} for o in DEFINITIONS}
+        taken: dict[str, dict[str, list[Any]]] = {
+            o: {"differential": [], "full": [], "stages": []} for o in DEFINITIONS
+        }
         for turn in range(repeat if count else 20):
             changes.apply(kind, count)
             for operator in DEFINITIONS:
@@ -147,8 +149,8 @@ def _print(row: dict[str, Any]) -> None:
         print(f"| {row['operator']} | none | 0 | {1000 * row['differential']:.1f} ms | – | – | |", flush=True)
         return
     print(
-        f"| {row['operator']} | {row['change']} | {row['rows']:,} | {row['differential']:.2f} s | {row['full']:.2f} s | "
-        f"{row['ratio']:.1f} | {stages} |",
+        f"| {row['operator']} | {row['change']} | {row['rows']:,} | {row['differential']:.2f} s "
+        f"| {row['full']:.2f} s | {row['ratio']:.1f} | {stages} |",
         flush=True,
     )
 
@@ -167,7 +169,7 @@ def main() -> int:
             for operator, definition in DEFINITIONS.items():
                 for name, mode in zip(names(operator), ("differential", "full"), strict=True):
                     tr.create_stream_table(name, definition, mode=mode)
-            print(f"{options.rows:,} orders, {CUSTOMERS:,} customers; medians of {options.repeat}; seconds of a refresh\n")
+            print(f"{options.rows:,} orders, {CUSTOMERS:,} customers; medians of {options.repeat}\n")
             print("| operator | change | rows | DIFFERENTIAL | FULL | times faster | stages of DIFFERENTIAL |")
             print("|---|---|---|---|---|---|---|")
             report = measure(tr, options.rows, options.repeat)
@@ -175,7 +177,8 @@ def main() -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     seconds = time.perf_counter() - started
-    print(f"\nverified: {'DIFFERS: ' + ', '.join(wrong) if wrong else 'all tables equal their definitions'}; {seconds:.0f} s")
+    verdict = f"DIFFERS: {', '.join(wrong)}" if wrong else "all tables equal their definitions"
+    print(f"\n{verdict}; {seconds:.0f} s")
     if options.json:
         machine = {"machine": platform.machine(), "python": platform.python_version()}
         options.json.write_text(json.dumps({"rows": options.rows, **machine, "cells": report}, indent=1) + "\n")

@@ -113,7 +113,7 @@ def test_extrema_look_at_insertions_and_know_their_value() -> None:
 
 def test_group_count_counts_copies() -> None:
     count = group_count("_t_count")
-    assert (count.full.sql(), count.delta.sql(), count.merge) == ("count(1)", "sum(`__w`)", Merge.ADD)
+    assert (count.full.sql(), count.delta.sql(), count.merge) == ("count(1)", "coalesce(sum(`__w`), 0)", Merge.ADD)
 
 
 @pytest.mark.parametrize(

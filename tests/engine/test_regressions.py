@@ -140,7 +140,8 @@ def test_small_differences_are_differences(lake: Trickle) -> None:
 def test_windows_of_time_are_not_taken_for_groups(lake: Trickle) -> None:
     lake.create_stream_table(
         "s.sw",
-        "SELECT session_window(ts, '5 minutes').start AS s, count(*) AS n FROM s.days GROUP BY session_window(ts, '5 minutes')",
+        "SELECT session_window(ts, '5 minutes').start AS s, count(*) AS n "
+        "FROM s.days GROUP BY session_window(ts, '5 minutes')",
     )
     assert not lake.status("s.sw")[0].incremental
 
