@@ -40,6 +40,8 @@ PINNED_CONF = {
     "spark.sql.sources.partitionOverwriteMode": "static",
     "spark.sql.groupByOrdinal": "true",
     "spark.sql.caseSensitive": "false",
+    # Small results are taken with a limit: read all partitions at once instead of feeling the way in several jobs.
+    "spark.sql.limit.initialNumPartitions": "10000",
 }
 
 
@@ -91,6 +93,10 @@ class Attempt:
         conf = self.session.conf
         conf.set("spark.sql.adaptive.enabled", "false" if small else "true")
         conf.set("spark.sql.shuffle.partitions", "1" if small else str(self.partitions))
+        if small:
+            conf.set("spark.sql.leafNodeDefaultParallelism", "1")
+        else:
+            conf.unset("spark.sql.leafNodeDefaultParallelism")
 
     def view_name(self, what: str) -> str:
         """A fresh name for a temporary view of this attempt, dropped at its end."""
