@@ -274,13 +274,11 @@ class Trickle:
             if row.isTemporary and row.viewName.lower() in used:
                 return TrickleError("SESSION_OBJECT", f"{row.viewName} is a temporary view of this session")
         if error.code == "INVALID_QUERY":
-            # Built-in functions are in every session, registered ones in this one only.
-            mine, others = (
-                {f.name.lower() for f in session.catalog.listFunctions() if f.isTemporary}
-                for session in (self.spark, self.refresher.lake.session)
-            )
-            for name in sorted(used & (mine - others)):
-                return TrickleError("SESSION_OBJECT", f"{name} is a function of this session")
+            functions = self.spark._jsparkSession.sessionState().catalog()
+            identifier = self.spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
+            for name in sorted(used):
+                if functions.isTemporaryFunction(identifier(name)):
+                    return TrickleError("SESSION_OBJECT", f"{name} is a function of this session")
         return error
 
 

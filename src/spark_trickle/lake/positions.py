@@ -7,7 +7,8 @@ Spark the way Iceberg's compaction writes (data files without a commit), then co
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
@@ -65,16 +66,30 @@ def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
         F.lit(None).cast("bigint").alias("_row_id"),
         F.lit(None).cast("bigint").alias("_last_updated_sequence_number"),
     )
-    # Iceberg's source registers this catalog in the *active* session only, which may be another one.
-    session.conf.set("spark.sql.catalog.default_rewrite_catalog", "org.apache.iceberg.spark.SparkRewriteTableCatalog")
     held.tables.add(name, table)
     try:
         options = {"rewritten-file-scan-task-set-id": name, "fanout-enabled": "true"}
-        rows.write.format("iceberg").options(**options).mode("append").save(name)
+        with _active(session):
+            rows.write.format("iceberg").options(**options).mode("append").save(name)
         return coordinator.fetchNewFiles(table, name)
     finally:
         coordinator.clearRewrite(table, name)
         held.tables.remove(name)
+
+
+@contextmanager
+def _active(session: SparkSession) -> Iterator[None]:
+    """Iceberg's source looks its catalog up in the thread's active session; a thread of the user's has none."""
+    sessions = getattr(handles(session).jvm, "org.apache.spark.sql.classic.SparkSession")
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def _delete(session: SparkSession, table: Java, snapshot: int, positions: Positions, commit: Java) -> None:

@@ -23,6 +23,7 @@ from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import compare
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.run import Refresher, unknown
+from spark_trickle.refresh.situation import look
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
 from spark_trickle.sql.algebra import Named
@@ -66,7 +67,7 @@ class Inspector:
     def _next(self, table: StreamTable, compiled: Compiled, inputs, cut) -> tuple[Action, str]:  # type: ignore[no-untyped-def]
         r = self.refresher
         try:
-            decision = decide_early(r.situation(table, compiled, inputs, cut, None))
+            decision = decide_early(look(r.lake, table, compiled, inputs, cut, None))
         except TrickleError as error:
             return Action.SKIP, f"{error.code}: {error.message}"
         if decision is not None:

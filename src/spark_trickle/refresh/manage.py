@@ -30,7 +30,8 @@ from spark_trickle.model import (
 from spark_trickle.refresh.definition import Compiled, resolve
 from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.inputs import gather
-from spark_trickle.refresh.run import Cut, Refresher, graph_of, unknown
+from spark_trickle.refresh.run import Refresher, graph_of, unknown
+from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.sql.mentions import mentioned

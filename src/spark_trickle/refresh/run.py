@@ -36,23 +36,16 @@ from spark_trickle.model import (
     TableName,
 )
 from spark_trickle.refresh.compiler import Compiler
-from spark_trickle.refresh.decide import Change, Decision, Past, Situation, decide_by_cost, decide_early
+from spark_trickle.refresh.decide import Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.full import create_view, write_full
-from spark_trickle.refresh.inputs import Feeds, Input, gather, trouble
+from spark_trickle.refresh.inputs import Feeds, Input, gather
 from spark_trickle.refresh.outcome import Counts, Differential
+from spark_trickle.refresh.situation import Cut, location_of, look, past_of, size_of
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Every pointer of the lake at one instant."""
-
-    pointers: Mapping[TableName, Pointer]
-    instant: datetime
 
 
 @dataclass(slots=True)
@@ -133,10 +126,10 @@ class Refresher:
             table = known[name]
             asked = name in names and mode is Mode.FULL
             moved = any(
-                d.pointer is None or d.input in storages or _location(pointers, d.input) != d.pointer
+                d.pointer is None or d.input in storages or location_of(pointers, d.input) != d.pointer
                 for d in table.dependencies
             )
-            own = _location(pointers, table.storage) != table.storage_pointer or table.name not in pointers
+            own = location_of(pointers, table.storage) != table.storage_pointer or table.name not in pointers
             if asked or moved or own or table.status is not Status.ACTIVE or time_dependent(table):
                 found.append(name)
                 storages.add(table.storage)
@@ -272,7 +265,7 @@ class Refresher:
             compiled = self.compiler.compile(attempt, table.definition, table.namespace, cut.pointers, known)
             frontier = {d.input: d for d in table.dependencies}
             inputs = gather(self.lake, compiled, attempt.pointers, frontier)
-            situation = self.situation(table, compiled, inputs, cut, asked)
+            situation = look(self.lake, table, compiled, inputs, cut, asked)
             if altered:
                 situation = replace(situation, reshaped="ALTERED: the definition was changed", initialized=True)
         feeds = Feeds(attempt, {i.name: i for i in inputs})
@@ -285,8 +278,8 @@ class Refresher:
                             feeds.open(item)
                 if decision is None:
                     with stages("feed"):
-                        sizes = [self._change(i, feeds) for i in inputs if i.changed]
-                    decision = decide_by_cost(sizes, self._past(table), self.settings.max_change_ratio)
+                        sizes = [size_of(i, feeds) for i in inputs if i.changed]
+                    decision = decide_by_cost(sizes, past_of(self.store, table), self.settings.max_change_ratio)
             work.decision = decision
             attempt.tune(small=decision.action is Action.DIFFERENTIAL and feeds.all_small)
             try:
@@ -309,78 +302,6 @@ class Refresher:
 
     def _shown(self, name: TableName, known: Mapping[TableName, StreamTable]) -> str:
         return str(next((t.name for t in known.values() if t.storage == name), name))
-
-    def situation(
-        self, table: StreamTable, compiled: Compiled, inputs: Sequence[Input], cut: Cut, asked: Mode | None
-    ) -> Situation:
-        reshaped = None
-        initialized = table.storage_snapshot is not None
-        if initialized:
-            if compiled.layout != table.layout:
-                reshaped = "DEPENDENCY_CHANGED: the columns of the definition changed"
-            elif self._views_moved(table, compiled, cut) and (
-                # Without a tree the fingerprint is of the text, which does not show what its views mean.
-                compiled.root is None or compiled.fingerprint != table.fingerprint
-            ):
-                reshaped = "DEPENDENCY_CHANGED: a view that the definition uses changed its meaning"
-        problem = next((t for t in (trouble(self.lake, i) for i in inputs) if t), None)
-        if initialized and problem is None:
-            new = next((i.name for i in inputs if i.frontier is None), None)
-            problem = ("TABLE_REPLACED", f"{new} is a new input") if new else self._foreign(table, cut)
-        return Situation(
-            mode=table.mode,
-            asked=asked,
-            incremental=compiled.incremental,
-            not_incremental=compiled.reason,
-            initialized=initialized,
-            # Without a tree nobody knows which refs of a table are read: any commit counts.
-            pending=any(i.changed or (compiled.root is None and i.moved) for i in inputs),
-            time_dependent=compiled.time_dependent,
-            reshaped=reshaped,
-            trouble=problem,
-        )
-
-    def _views_moved(self, table: StreamTable, compiled: Compiled, cut: Cut) -> bool:
-        known = {d.input: d.pointer for d in table.dependencies if d.kind is InputKind.VIEW}
-        now = {v: _location(cut.pointers, v) for v in compiled.views}
-        return known != now
-
-    def _foreign(self, table: StreamTable, cut: Cut) -> tuple[str, str] | None:
-        """Whether somebody else wrote to the storage; compaction changes no row and is welcome."""
-        pointer = cut.pointers.get(table.storage)
-        if pointer is None:
-            return "INTEGRITY", f"the storage {table.storage} was dropped"
-        if pointer.location == table.storage_pointer:
-            return None
-        metadata = self.lake.metadata(pointer.location)
-        snapshot = metadata.currentSnapshot()
-        while snapshot is not None and snapshot.snapshotId() != table.storage_snapshot:
-            if snapshot.operation() != "replace" or snapshot.parentId() is None:
-                return "INTEGRITY", f"somebody else wrote to the storage {table.storage}"
-            snapshot = metadata.snapshot(snapshot.parentId())
-        return None if snapshot is not None else ("INTEGRITY", f"somebody else wrote to the storage {table.storage}")
-
-    def _change(self, item: Input, feeds: Feeds) -> Change:
-        rows = feeds.count(item.name)
-        total = item.facts.total_records or 0
-        if item.frontier is None or item.frontier.snapshot_id is None:
-            total = 0
-        return Change(str(item.name), rows, total)
-
-    def _past(self, table: StreamTable) -> Past:
-        full: float | None = None
-        differential: list[tuple[float, int]] = []
-        given_up = 0
-        for entry in self.store.history(str(table.name), limit=20):
-            if entry.state != "COMPLETED" or entry.seconds is None:
-                continue
-            if not differential and entry.action is Action.FULL and str(entry.reason).startswith("COST"):
-                given_up += 1
-            if entry.action in (Action.FULL, Action.REINITIALIZE):
-                full = entry.seconds if full is None else min(full, entry.seconds)
-            elif entry.action is Action.DIFFERENTIAL:
-                differential.append((entry.seconds, sum(entry.rows_changed.values())))
-        return Past(full, tuple(differential), given_up)
 
     # -- stage -----------------------------------------------------------------------------------------------------
 
@@ -449,7 +370,7 @@ class Refresher:
         moved = staging is not None and staging.storage != table.storage
         dependencies = (
             *(i.at_cut() for i in inputs),
-            *(Dependency(input=v, kind=InputKind.VIEW, pointer=_location(cut.pointers, v)) for v in compiled.views),
+            *(Dependency(input=v, kind=InputKind.VIEW, pointer=location_of(cut.pointers, v)) for v in compiled.views),
         )
 
         def write(tx: Transaction) -> None:
@@ -473,7 +394,7 @@ class Refresher:
             if staging is not None:
                 tx.update_stream_table(table.id, storage_snapshot=staging.head, storage_pointer=staging.location)
             else:  # tags and compaction move the pointer, not the content
-                tx.update_stream_table(table.id, storage_pointer=_location(cut.pointers, table.storage))
+                tx.update_stream_table(table.id, storage_pointer=location_of(cut.pointers, table.storage))
             tx.set_dependencies(table.id, dependencies)
             if moved:
                 tx.rename_input(table.storage, storage)
@@ -538,7 +459,7 @@ class Refresher:
         """Delete the files of a failed refresh, unless they are published: an error may come after the commit."""
         try:
             live = self.store.pointers(names=[staging.storage])
-            if _location(live, staging.storage) != staging.location:
+            if location_of(live, staging.storage) != staging.location:
                 staging.discard()
         except Exception as error:
             _log.warning("files of a failed refresh of %s stay behind: %s", staging.storage, error)
@@ -558,11 +479,6 @@ def unknown(name: TableName, known: Mapping[TableName, StreamTable]) -> TrickleE
 
 def time_dependent(table: StreamTable) -> bool:
     return bool(table.reason) and str(table.reason).startswith("TIME_DEPENDENT")
-
-
-def _location(pointers: Mapping[TableName, Pointer], name: TableName) -> str | None:
-    pointer = pointers.get(name)
-    return None if pointer is None else pointer.location
 
 
 # What a definition once had and has no longer, by what Spark says about it.

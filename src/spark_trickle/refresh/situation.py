@@ -1,0 +1,104 @@
+"""What is known before a refresh decides: the cut, the inputs against the frontier, the storage, past costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import Action, InputKind, Mode, Pointer, StreamTable, TableName
+from spark_trickle.refresh.decide import Change, Past, Situation
+from spark_trickle.refresh.definition import Compiled
+from spark_trickle.refresh.inputs import Feeds, Input, trouble
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Every pointer of the lake at one instant."""
+
+    pointers: Mapping[TableName, Pointer]
+    instant: datetime
+
+
+def location_of(pointers: Mapping[TableName, Pointer], name: TableName) -> str | None:
+    pointer = pointers.get(name)
+    return None if pointer is None else pointer.location
+
+
+def look(
+    lake: Lake, table: StreamTable, compiled: Compiled, inputs: Sequence[Input], cut: Cut, asked: Mode | None
+) -> Situation:
+    reshaped = None
+    initialized = table.storage_snapshot is not None
+    if initialized:
+        if compiled.layout != table.layout:
+            reshaped = "DEPENDENCY_CHANGED: the columns of the definition changed"
+        elif _views_moved(table, compiled, cut) and (
+            # Without a tree the fingerprint is of the text, which does not show what its views mean.
+            compiled.root is None or compiled.fingerprint != table.fingerprint
+        ):
+            reshaped = "DEPENDENCY_CHANGED: a view that the definition uses changed its meaning"
+    problem = next((t for t in (trouble(lake, i) for i in inputs) if t), None)
+    if initialized and problem is None:
+        new = next((i.name for i in inputs if i.frontier is None), None)
+        problem = ("TABLE_REPLACED", f"{new} is a new input") if new else _foreign(lake, table, cut)
+    return Situation(
+        mode=table.mode,
+        asked=asked,
+        incremental=compiled.incremental,
+        not_incremental=compiled.reason,
+        initialized=initialized,
+        # Without a tree nobody knows which refs of a table are read: any commit counts.
+        pending=any(i.changed or (compiled.root is None and i.moved) for i in inputs),
+        time_dependent=compiled.time_dependent,
+        reshaped=reshaped,
+        trouble=problem,
+    )
+
+
+def _views_moved(table: StreamTable, compiled: Compiled, cut: Cut) -> bool:
+    known = {d.input: d.pointer for d in table.dependencies if d.kind is InputKind.VIEW}
+    now = {v: location_of(cut.pointers, v) for v in compiled.views}
+    return known != now
+
+
+def _foreign(lake: Lake, table: StreamTable, cut: Cut) -> tuple[str, str] | None:
+    """Whether somebody else wrote to the storage; compaction changes no row and is welcome."""
+    pointer = cut.pointers.get(table.storage)
+    if pointer is None:
+        return "INTEGRITY", f"the storage {table.storage} was dropped"
+    if pointer.location == table.storage_pointer:
+        return None
+    metadata = lake.metadata(pointer.location)
+    snapshot = metadata.currentSnapshot()
+    while snapshot is not None and snapshot.snapshotId() != table.storage_snapshot:
+        if snapshot.operation() != "replace" or snapshot.parentId() is None:
+            return "INTEGRITY", f"somebody else wrote to the storage {table.storage}"
+        snapshot = metadata.snapshot(snapshot.parentId())
+    return None if snapshot is not None else ("INTEGRITY", f"somebody else wrote to the storage {table.storage}")
+
+
+def size_of(item: Input, feeds: Feeds) -> Change:
+    rows = feeds.count(item.name)
+    total = item.facts.total_records or 0
+    if item.frontier is None or item.frontier.snapshot_id is None:
+        total = 0
+    return Change(str(item.name), rows, total)
+
+
+def past_of(store: CatalogStore, table: StreamTable) -> Past:
+    full: float | None = None
+    differential: list[tuple[float, int]] = []
+    given_up = 0
+    for entry in store.history(str(table.name), limit=20):
+        if entry.state != "COMPLETED" or entry.seconds is None:
+            continue
+        if not differential and entry.action is Action.FULL and str(entry.reason).startswith("COST"):
+            given_up += 1
+        if entry.action in (Action.FULL, Action.REINITIALIZE):
+            full = entry.seconds if full is None else min(full, entry.seconds)
+        elif entry.action is Action.DIFFERENTIAL:
+            differential.append((entry.seconds, sum(entry.rows_changed.values())))
+    return Past(full, tuple(differential), given_up)
