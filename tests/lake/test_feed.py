@@ -469,12 +469,12 @@ def test_random_changes(spark: SparkSession, made: list[str], version: int, mode
             continue
         feed = t.sql(statement)
         if statement.startswith("INSERT INTO") and not unseen:
-            assert feed.append_only, (seed, step)
-            assert feed.rows == n, (seed, step)
+            assert feed.append_only, (SEED, step)
+            assert feed.rows == n, (SEED, step)
         unseen = False
         if t.snapshot is not None and t.snapshot not in snapshots:
             history = spark.sql(
                 f"SELECT snapshot_id FROM lake.{t.name}.history WHERE is_current_ancestor"
             ).collect()
             snapshots = [r[0] for r in history]
-    t.look(f"seed {seed}")
+    t.look(f"seed {SEED}")

@@ -23,12 +23,12 @@ _log = logging.getLogger(__name__)
 def clean_up(session: SparkSession, store: CatalogStore, lake: Lake) -> tuple[str, ...]:
     """Close the books of dead processes; returns the refresh ids that were found unfinished."""
     found = recover(store)
+    dead = {leftover.catalog for leftover in found.leftovers}
     for leftover in found.leftovers:
         live = store.pointers()
         for pointer in leftover.pointers:
             try:
-                elsewhere = [c for c in store.catalogs_with(pointer.name) if c != leftover.catalog]
-                if not elsewhere:
+                if dead.issuperset(store.catalogs_with(pointer.name)):  # else a cut or a reader uses the files
                     _delete_staged(session, lake, pointer, live)
             except Exception as error:  # a leftover that cannot be read must not keep the lake shut
                 _log.warning("left behind: %s (%s)", pointer.location, str(error).splitlines()[0])
