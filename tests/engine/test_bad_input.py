@@ -39,7 +39,7 @@ def lake(module_tr: Trickle) -> Trickle:
     ("query", "code", "words"),
     [
         ("SELECT * FROM s.nope", "UNKNOWN_TABLE", ["s.nope"]),
-        ("SELECT id\nFROM s.base JOIN elsewhere.nope", "UNKNOWN_TABLE", ["elsewhere.nope"]),
+        ("SELECT id\nFROM s.base JOIN elsewhere.nope", "UNKNOWN_TABLE", ["elsewhere.nope", "line 2"]),
         ("SELECT nope FROM s.base", "UNKNOWN_COLUMN", ["`nope`", "`id`, `v`", "line 1"]),
         ("SELECT id,\n  b.nope FROM s.base b", "UNKNOWN_COLUMN", ["`b`.`nope`", "line 2"]),
         ("SELECT id\nFROM s.base WHERE (id > 1", "SYNTAX_ERROR", ["line 2"]),

@@ -173,7 +173,6 @@ def test_a_definition_that_follows_the_clock(lake: Trickle) -> None:
     assert lake.history("s.today")[0].reason == result.reason
 
 
-@pytest.mark.xfail(reason="a FULL-only definition takes every name in its text for an input, its own aliases too")
 def test_an_alias_like_a_stream_table_is_no_input(lake: Trickle) -> None:
     lake.create_stream_table("s.top", "SELECT id, max(id) OVER () AS top FROM s.base WHERE id < 3")
     for _ in range(2):

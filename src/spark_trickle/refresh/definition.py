@@ -31,7 +31,7 @@ from spark_trickle.spark.compile import PlainLeaves, compile_sql
 from spark_trickle.spark.guard import roundtrip
 from spark_trickle.sql.algebra import Operator, scans
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
-from spark_trickle.sql.mentions import follows_the_clock, mentioned, reads
+from spark_trickle.sql.mentions import follows_the_clock, may_read, reads
 from spark_trickle.sql.prune import prune
 
 if TYPE_CHECKING:
@@ -199,11 +199,11 @@ def _refuse_foreign(tables: LakeTables, definition: str, namespace: str) -> None
         names = reads(definition)
     except TrickleError:
         return  # not our grammar: Spark runs it, over the attempt's catalog
-    for parts in names:
+    for parts, where in names.items():
         if tables.find(parts, namespace) is None:
             raise TrickleError(
                 "UNKNOWN_TABLE",
-                f"{'.'.join(parts)} is not a table or view of the lake",
+                f"{'.'.join(parts)}, at {where}, is not a table or view of the lake",
                 hint="A definition reads Iceberg tables, views and stream tables of the lake, nothing else.",
             )
 
@@ -255,7 +255,7 @@ def _mentioned_inputs(tables: LakeTables, text: str, namespace: str) -> tuple[In
     waiting = [(text, namespace)]
     while waiting:
         body, home = waiting.pop()
-        for parts in sorted(mentioned(body)):
+        for parts in sorted(may_read(body)):
             found = tables.find(parts, home)
             if isinstance(found, LakeTable):
                 inputs[found.name] = (found.kind, found.columns)

@@ -278,7 +278,7 @@ class Refresher:
                             feeds.open(item)
                 if decision is None:
                     with stages("feed"):
-                        sizes = [size_of(i, feeds) for i in inputs if i.changed]
+                        sizes = [size_of(self.lake, i, feeds) for i in inputs if i.changed]
                     decision = decide_by_cost(sizes, past_of(self.store, table), self.settings.max_change_ratio)
             work.decision = decision
             attempt.tune(small=decision.action is Action.DIFFERENTIAL and feeds.all_small)

@@ -80,12 +80,14 @@ def _foreign(lake: Lake, table: StreamTable, cut: Cut) -> tuple[str, str] | None
     return None if snapshot is not None else ("INTEGRITY", f"somebody else wrote to the storage {table.storage}")
 
 
-def size_of(item: Input, feeds: Feeds) -> Change:
-    rows = feeds.count(item.name)
-    total = item.facts.total_records or 0
-    if item.frontier is None or item.frontier.snapshot_id is None:
-        total = 0
-    return Change(str(item.name), rows, total)
+def size_of(lake: Lake, item: Input, feeds: Feeds) -> Change:
+    """Changed rows of an input, and the rows it had at the frontier."""
+    total = 0
+    if item.frontier is not None and item.frontier.snapshot_id is not None:
+        snapshot = lake.metadata(item.pointer.location).snapshot(item.frontier.snapshot_id)
+        summary = dict(snapshot.summary()) if snapshot is not None else {}
+        total = int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
+    return Change(str(item.name), feeds.count(item.name), max(total, 0))
 
 
 def past_of(store: CatalogStore, table: StreamTable) -> Past:

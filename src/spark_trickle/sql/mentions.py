@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from spark_trickle.errors import TrickleError
 from spark_trickle.sql.dialect import string_value
 from spark_trickle.sql.functions import TIME_DEPENDENT
-from spark_trickle.sql.parse import WordKind, parse_query, words
+from spark_trickle.sql.parse import WordKind, parse_query, place, words
 
 # Spark reads these strings as moments wherever it casts one to a date or a timestamp, implicitly too.
 _MOMENTS = frozenset(["now", "today", "tomorrow", "yesterday"])
@@ -56,12 +57,24 @@ def without_catalog(text: str, catalog: str) -> str:
     return "".join(out) + text[done:]
 
 
-def reads(text: str) -> tuple[tuple[str, ...], ...]:
-    """The names in the FROM clauses of a query, its CTEs left out."""
+def reads(text: str) -> dict[tuple[str, ...], str]:
+    """The names in the FROM clauses of a query, its CTEs left out, each with its first place in the text."""
     tree = parse_query(text)
     ctes = {c.alias.lower() for c in tree.find_all(exp.CTE)}
-    names = (tuple(p.name for p in t.parts) for t in tree.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
-    return tuple(dict.fromkeys(n for n in names if not (len(n) == 1 and n[0].lower() in ctes)))
+    found: dict[tuple[str, ...], str] = {}
+    for table in tree.find_all(exp.Table):
+        parts = tuple(p.name for p in table.parts) if isinstance(table.this, exp.Identifier) else ()
+        if parts and not (len(parts) == 1 and parts[0].lower() in ctes):
+            found.setdefault(parts, place(table, text))
+    return found
+
+
+def may_read(text: str) -> set[tuple[str, ...]]:
+    """The tables that a text reads where we can parse it, else all it may mean."""
+    try:
+        return set(reads(text))
+    except TrickleError:
+        return mentioned(text)
 
 
 def follows_the_clock(text: str) -> str | None:
