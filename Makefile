@@ -27,7 +27,7 @@ lint: $(STAMP) ## Check style (ruff), types (mypy strict) and layers (import-lin
 docs: $(STAMP) ## Write the generated pages of docs/ anew
 	$(BIN)/python scripts/generate_docs.py
 
-bench: setup ## Measure DIFFERENTIAL against FULL on a million rows (2 to 3 minutes)
+bench: setup ## Measure DIFFERENTIAL against FULL on a million rows (about 4 minutes)
 	$(BIN)/python benchmarks/bench.py
 
 clean: ## Remove what the other targets made, .venv included

@@ -4,7 +4,7 @@ For each operator there are two stream tables with the same definition, one DIFF
 sources. After each change both are refreshed, one after the other, and the one who goes first alternates. Reported are
 medians, the ratio, and where the time of the DIFFERENTIAL went, from the engine's own history.
 
-    python benchmarks/bench.py [--rows 1000000] [--repeat 3] [--json FILE]
+    python benchmarks/bench.py [--rows 1000000] [--repeat 2] [--json FILE]
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _print(row: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="trickle-bench-"))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Feeds and key lists of at most this many rows are broadcast.
 SMALL = 100_000
 # Up to this many rows a relation is kept on the driver.
-LOCAL = 5_000
+LOCAL = 30_000
 
 
 @dataclass(frozen=True, slots=True)
