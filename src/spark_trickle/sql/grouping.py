@@ -9,7 +9,7 @@ from sqlglot import exp
 from spark_trickle.sql.algebra import Aggregate, Call, Filter, Item, Operator, Project
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.resolve import Resolver, function_name
-from spark_trickle.sql.scalar import Scalar, column, identifier
+from spark_trickle.sql.scalar import Scalar, identifier
 
 Selected = tuple[tuple[str, Scalar], ...]
 
@@ -138,7 +138,3 @@ class _Grouping:
         )
         self.calls.append(call)
         return call
-
-
-def key_columns(aggregate: Aggregate) -> tuple[Scalar, ...]:
-    return tuple(column(k.name) for k in aggregate.keys)

@@ -74,10 +74,6 @@ def number(value: int) -> Scalar:
     return Scalar(exp.Neg(this=literal) if value < 0 else literal)
 
 
-def null() -> Scalar:
-    return Scalar(exp.Null())
-
-
 def call(function: str, *args: Scalar) -> Scalar:
     return Scalar(exp.Anonymous(this=function, expressions=[a.tree.copy() for a in args]))
 
@@ -86,16 +82,8 @@ def cast(value: Scalar, type_: str) -> Scalar:
     return Scalar(exp.Cast(this=value.tree.copy(), to=exp.DataType.build(type_, dialect="spark", udt=True)))
 
 
-def add(left: Scalar, right: Scalar) -> Scalar:
-    return Scalar(exp.Add(this=operand(left.tree), expression=operand(right.tree)))
-
-
 def multiply(left: Scalar, right: Scalar) -> Scalar:
     return Scalar(exp.Mul(this=operand(left.tree), expression=operand(right.tree)))
-
-
-def divide(left: Scalar, right: Scalar) -> Scalar:
-    return Scalar(exp.Div(this=operand(left.tree), expression=operand(right.tree)))
 
 
 def greater(left: Scalar, right: Scalar) -> Scalar:
@@ -106,17 +94,8 @@ def less(left: Scalar, right: Scalar) -> Scalar:
     return Scalar(exp.LT(this=operand(left.tree), expression=operand(right.tree)))
 
 
-def at_most(left: Scalar, right: Scalar) -> Scalar:
-    return Scalar(exp.LTE(this=operand(left.tree), expression=operand(right.tree)))
-
-
 def equal(left: Scalar, right: Scalar) -> Scalar:
     return Scalar(exp.EQ(this=operand(left.tree), expression=operand(right.tree)))
-
-
-def same(left: Scalar, right: Scalar) -> Scalar:
-    """Null-safe equality: the equality of GROUP BY."""
-    return Scalar(exp.NullSafeEQ(this=operand(left.tree), expression=operand(right.tree)))
 
 
 def case_when(condition: Scalar, then: Scalar, otherwise: Scalar | None = None) -> Scalar:
