@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_trickle.delta.root import Keyed, Rows
@@ -21,9 +22,9 @@ from spark_trickle.model import (
 from spark_trickle.refresh.decide import decide_early
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import compare
-from spark_trickle.refresh.inputs import gather
+from spark_trickle.refresh.inputs import Input, gather
 from spark_trickle.refresh.run import Refresher, unknown
-from spark_trickle.refresh.situation import look
+from spark_trickle.refresh.situation import Cut, behind, look
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
 from spark_trickle.sql.algebra import Named
@@ -64,7 +65,7 @@ class Inspector:
             notices=compiled.notices,
         )
 
-    def _next(self, table: StreamTable, compiled: Compiled, inputs, cut) -> tuple[Action, str]:  # type: ignore[no-untyped-def]
+    def _next(self, table: StreamTable, compiled: Compiled, inputs: Sequence[Input], cut: Cut) -> tuple[Action, str]:
         r = self.refresher
         try:
             decision = decide_early(look(r.lake, table, compiled, inputs, cut, None))
@@ -134,10 +135,6 @@ class Inspector:
         result = []
         for t in tables:
             last = next(iter(r.store.history(str(t.name), limit=1)), None)
-            moved = [
-                d.pointer is None or d.input not in pointers or pointers[d.input].location != d.pointer
-                for d in t.dependencies
-            ]
             result.append(
                 StreamTableStatus(
                     name=str(t.name),
@@ -147,7 +144,7 @@ class Inspector:
                     incremental=t.incremental,
                     reason=t.reason,
                     inputs=tuple(str(shown.get(d.input, d.input)) for d in t.dependencies),
-                    pending=any(moved),
+                    pending=behind(t, pointers),
                     data_timestamp=t.data_timestamp,
                     last_action=last.action if last else None,
                     last_seconds=last.seconds if last else None,

@@ -41,7 +41,7 @@ from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.inputs import Feeds, Input, gather
 from spark_trickle.refresh.outcome import Counts, Differential
-from spark_trickle.refresh.situation import Cut, location_of, look, past_of, size_of
+from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, size_of
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
 
@@ -125,10 +125,7 @@ class Refresher:
         for name in order:
             table = known[name]
             asked = name in names and mode is Mode.FULL
-            moved = any(
-                d.pointer is None or d.input in storages or location_of(pointers, d.input) != d.pointer
-                for d in table.dependencies
-            )
+            moved = behind(table, pointers) or any(d.input in storages for d in table.dependencies)
             own = location_of(pointers, table.storage) != table.storage_pointer or table.name not in pointers
             if asked or moved or own or table.status is not Status.ACTIVE or time_dependent(table):
                 found.append(name)

@@ -27,6 +27,11 @@ def location_of(pointers: Mapping[TableName, Pointer], name: TableName) -> str |
     return None if pointer is None else pointer.location
 
 
+def behind(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
+    """Whether an input moved past the frontier, told by pointers alone."""
+    return any(d.pointer is None or location_of(pointers, d.input) != d.pointer for d in table.dependencies)
+
+
 def look(
     lake: Lake, table: StreamTable, compiled: Compiled, inputs: Sequence[Input], cut: Cut, asked: Mode | None
 ) -> Situation:
