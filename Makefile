@@ -5,7 +5,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint docs bench clean
+.PHONY: help setup java demo test lint docs bench tpch clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ docs: $(STAMP) ## Write the generated pages of docs/ anew
 
 bench: setup ## Measure DIFFERENTIAL against FULL on a million rows (about 4 minutes)
 	$(BIN)/python benchmarks/bench.py
+
+SF ?= 1
+tpch: setup ## Keep the 22 queries of TPC-H through rounds of changes, against FULL (SF=1, scale factor)
+	$(BIN)/python benchmarks/tpch.py --sf $(SF) $(ARGS)
 
 clean: ## Remove what the other targets made, .venv included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-lakehouse
