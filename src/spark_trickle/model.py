@@ -120,6 +120,15 @@ class StreamTable:
     last_error: str | None
     created_at: datetime
     dependencies: tuple[Dependency, ...] = ()
+    owner_id: int | None = None  # of a hidden state table: whose it is
+    states: tuple[StreamTable, ...] = ()  # the hidden state tables it owns
+
+    @property
+    def reads(self) -> tuple[Dependency, ...]:
+        """What the definition reads, directly or through hidden state tables: its frontier over sources."""
+        own = {s.storage for s in self.states}
+        found = {d.input: d for t in (*self.states, self) for d in t.dependencies if d.input not in own}
+        return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +196,7 @@ class StreamTableStatus:
     last_seconds: float | None
     storage: str
     last_error: str | None
+    states: tuple[str, ...] = ()  # storage of its hidden state tables
 
     def __str__(self) -> str:
         fresh = "behind" if self.pending else "fresh"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +13,9 @@ from sqlalchemy.engine import RowMapping
 from spark_trickle.catalog import rows, tables
 from spark_trickle.catalog.connection import Database
 from spark_trickle.catalog.rows import Alert, Garbage, NamedCut
-from spark_trickle.model import LAKE, Dependency, HistoryEntry, Pointer, StreamTable, TableName
+from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, Dependency, HistoryEntry, Pointer, StreamTable, TableName
 
+_HIDDEN = HIDDEN_NAMESPACE.replace("_", "!_") + "."
 _MANY = 500  # past this many names it is cheaper to read every pointer than to list them
 
 
@@ -40,7 +41,16 @@ _with_dependencies = (
     .order_by(_s.c.namespace, _s.c.name, _d.c.position)
 )
 _named = and_(_s.c.namespace == bindparam("namespace"), _s.c.name == bindparam("name"))
-_one = _with_dependencies.where(_named)
+_the_owner = _s.alias("owner")
+_one = _with_dependencies.where(
+    or_(
+        _named,
+        _s.c.owner_id
+        == select(_the_owner.c.id)
+        .where(_the_owner.c.namespace == bindparam("namespace"), _the_owner.c.name == bindparam("name"))
+        .scalar_subquery(),
+    )
+)
 
 
 def _check_statement() -> Select[Any]:
@@ -109,11 +119,11 @@ class CatalogReader:
 
     def stream_table(self, name: TableName) -> StreamTable | None:
         found = self._rows(_one, {"namespace": name.namespace, "name": name.name})
-        return next(iter(_stream_tables(found)), None)
+        return next(iter(_with_states(_stream_tables(found))), None)
 
     def stream_tables(self) -> tuple[StreamTable, ...]:
-        """All stream tables, in the order of their names."""
-        return tuple(_stream_tables(self._rows(_with_dependencies)))
+        """All stream tables, in the order of their names; hidden state tables are inside their owners."""
+        return _with_states(_stream_tables(self._rows(_with_dependencies)))
 
     def snapshot_for_check(self, name: TableName) -> Check | None:
         """Everything the NO_DATA check compares, in one round trip."""
@@ -134,10 +144,12 @@ class CatalogReader:
         return Check(next(iter(_stream_tables(found))), pointers)
 
     def history(self, name: str | None = None, limit: int = 50) -> tuple[HistoryEntry, ...]:
-        """The newest first."""
+        """The newest first; refreshes of hidden state tables only when asked for by name."""
         h = tables.refresh_history
         statement = select(h).order_by(h.c.id.desc()).limit(limit)
-        if name is not None:
+        if name is None:
+            statement = statement.where(h.c.name.not_like(f"{_HIDDEN}%", escape="!"))
+        else:
             statement = statement.where(h.c.name == name)
         return tuple(rows.history_entry(row) for row in self._rows(statement))
 
@@ -175,6 +187,18 @@ class CatalogReader:
         if due is not None:
             statement = statement.where(or_(g.c.not_before.is_(None), g.c.not_before <= due))
         return tuple(rows.garbage(row) for row in self._rows(statement))
+
+
+def _with_states(found: Iterable[StreamTable]) -> tuple[StreamTable, ...]:
+    """Hidden state tables move into their owners, in the order in which they were made."""
+    all_ = tuple(found)
+    if all(t.owner_id is None for t in all_):
+        return all_
+    owned: dict[int, list[StreamTable]] = {}
+    for t in sorted(all_, key=lambda t: t.id):
+        if t.owner_id is not None:
+            owned.setdefault(t.owner_id, []).append(t)
+    return tuple(replace(t, states=tuple(owned.get(t.id, ()))) for t in all_ if t.owner_id is None)
 
 
 def _stream_tables(found: Iterable[RowMapping]) -> Iterable[StreamTable]:

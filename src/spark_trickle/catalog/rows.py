@@ -193,6 +193,7 @@ def stream_table(values: RowMapping, dependencies: tuple[Dependency, ...]) -> St
         last_error=row.text_or_none("last_error"),
         created_at=row.moment("created_at"),
         dependencies=dependencies,
+        owner_id=row.number_or_none("owner_id"),
     )
 
 

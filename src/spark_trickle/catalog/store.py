@@ -59,6 +59,7 @@ class StreamTableFields(TypedDict, total=False):
     freshness_deadline: datetime | None
     compiled: str | None
     functions_used: str | None
+    owner_id: int | None
 
 
 class CatalogStore(CatalogReader):
@@ -107,6 +108,7 @@ class Transaction:
         storage_snapshot: int | None = None,
         storage_pointer: str | None = None,
         data_timestamp: datetime | None = None,
+        owner_id: int | None = None,
     ) -> int:
         """Returns the id. A stream table of that name: NAME_TAKEN."""
         values = _stream_table_values(
@@ -127,6 +129,7 @@ class Transaction:
                 "storage_pointer": storage_pointer,
                 "data_timestamp": data_timestamp,
                 "consecutive_errors": 0,
+                "owner_id": owner_id,
             }
         )
         s = tables.stream_tables

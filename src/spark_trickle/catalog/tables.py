@@ -128,6 +128,8 @@ stream_tables = Table(
     Column("freshness_deadline", Moment),
     Column("compiled", Text),
     Column("functions_used", Text),
+    # A hidden state table belongs to the stream table whose definition it is a part of.
+    Column("owner_id", Integer, ForeignKey("trickle_stream_tables.id")),
     UniqueConstraint("namespace", "name", name="trickle_stream_tables_name"),
     sqlite_autoincrement=True,  # an id is never given twice: lease names and history refer to it
 )
