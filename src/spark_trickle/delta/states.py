@@ -158,12 +158,11 @@ def _algebraic(op: Operator, types: Types) -> bool:
 
 
 def _closed(op: Operator) -> bool:
-    """Whether the subtree stands alone: it reads tables, and no leaf that only has a meaning inside another operator."""
+    """Whether the subtree stands alone: it reads tables, and no leaf whose meaning is given further up."""
     leaves = [x for x in op.walk() if not x.children]
-    bound = {getattr(x, "level", None) for x in op.walk() if x.children}
-    return any(isinstance(x, Scan) for x in leaves) and all(
-        getattr(x, "level", None) is None or x.level in bound for x in leaves
-    )
+    # A recursion and the leaves of its own step carry the same `level`.
+    given = {getattr(x, "level", None) for x in op.walk() if x.children}
+    return any(isinstance(x, Scan) for x in leaves) and all(getattr(x, "level", None) in {None, *given} for x in leaves)
 
 
 def stored_scan(op: Operator, columns: tuple[Column, ...], storage: TableName) -> Operator:

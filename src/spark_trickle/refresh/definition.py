@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_trickle.delta.root import HASH, Comparison, Plan, Rows, comparisons, plan_root
+from spark_trickle.delta.states import Openness, StateTree, cut_states, openness
 from spark_trickle.errors import NotIncremental, TrickleError
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import (
@@ -27,12 +28,13 @@ from spark_trickle.model import (
     TableName,
 )
 from spark_trickle.spark.analyze import Analyzer
-from spark_trickle.spark.compile import PlainLeaves, compile_sql
+from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote_table
 from spark_trickle.spark.guard import roundtrip
-from spark_trickle.sql.algebra import Operator, scans
+from spark_trickle.sql.algebra import Item, Operator, Project, State, scans
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
 from spark_trickle.sql.mentions import follows_the_clock, may_read, reads
 from spark_trickle.sql.prune import prune
+from spark_trickle.sql.scalar import column as column_
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,11 +51,14 @@ class Compiled:
     columns: tuple[Column, ...]
     inputs: Inputs  # columns used, in the table's own names
     views: tuple[TableName, ...]
-    root: Operator | None
+    root: Operator | None  # state tables cut out
     plan: Plan | None  # None: FULL only
     reason: str | None  # why FULL only
     compare: Mapping[str, Comparison]
     notices: tuple[str, ...]
+    whole: Operator | None = None  # nothing cut out
+    states: tuple[StateTable, ...] = ()  # all hidden state tables below, those that others read first
+    settled: bool = True  # False: which rows there are depends on values that only the state tables know
 
     @property
     def incremental(self) -> bool:
@@ -72,6 +77,18 @@ class Compiled:
         return (*self.columns, *self.hidden)
 
     @property
+    def reads(self) -> Inputs:
+        """What the definition reads, directly or through its state tables."""
+        own = {s.storage for s in self.states}
+        read: Inputs = {}
+        for compiled in (self, *(s.compiled for s in self.states)):
+            for name, (kind, columns) in compiled.inputs.items():
+                if name not in own:
+                    known = read[name][1] if name in read else ()
+                    read[name] = (kind, tuple(dict.fromkeys((*known, *columns))))
+        return read
+
+    @property
     def layout(self) -> str:
         """The shape of the storage: another one needs another storage table."""
         identity = "rows" if self.plan is None or isinstance(self.plan, Rows) else "keys"
@@ -82,9 +99,21 @@ class Compiled:
     @property
     def fingerprint(self) -> str:
         """Of the meaning: names in the tree follow from the text alone, so equal meaning gives equal SQL."""
-        body = compile_sql(self.root, PlainLeaves()) if self.root is not None else self.definition
+        body = compile_sql(self.whole, PlainLeaves()) if self.whole is not None else self.definition
         shape = json.dumps([[c.name, c.type] for c in self.columns])
         return hashlib.sha256(f"{body}\n{shape}".encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class StateTable:
+    """A hidden state table: a part of a definition, kept as a stream table of its own."""
+
+    storage: TableName
+    compiled: Compiled
+
+
+# Where a state table with this definition and layout is, or is to be.
+StorageOf = Callable[[str, str], TableName]
 
 
 class LakeTables:
@@ -130,19 +159,24 @@ def compile_definition(
     tables: LakeTables,
     definition: str,
     namespace: str,
+    storage_of: StorageOf,
     *,
     use_states: bool = True,
+    state_tables: bool = True,
 ) -> Compiled:
-    """Compile a definition in a session whose current catalog and namespace are the lake's."""
+    """Compile a definition in a session whose current catalog and namespace are the lake's.
+
+    `state_tables=False` cuts out only the state tables that must be.
+    """
     analyzer = Analyzer(session)
     analyzer.check_query(definition)
     _refuse_foreign(tables, definition, namespace)
     columns = analyzer.columns(definition)
     _check_columns(columns)
-    root: Operator | None = None
-    plan: Plan | None = None
+    whole: Operator | None = None
+    kept: Kept | None = None
+    keeper: Keeper | None = None
     reason: str | None = None
-    compare: dict[str, Comparison] = {}
     lowered: Lowered | None = None
     try:
         lowered = lower(definition, tables, analyzer, namespace)
@@ -154,12 +188,21 @@ def compile_definition(
             raise NotIncremental("TIME_DEPENDENT", f"{clock} moves with the time although no source changes")
         if any(ours and ours != c.name for ours, c in zip(lowered.shown, columns, strict=True)):
             raise NotIncremental("SQL_ROUNDTRIP", f"we read the columns as {', '.join(lowered.shown)}")
-        root, types = analyzer.annotate(prune(lowered.root), PlainLeaves())
-        found = analyzer.columns(compile_sql(root, PlainLeaves()))
+        whole, types = analyzer.annotate(prune(lowered.root), PlainLeaves())
+        found = analyzer.columns(compile_sql(whole, PlainLeaves()))
         if [c.type for c in found] != [c.type for c in columns]:
             raise NotIncremental("SQL_ROUNDTRIP", "our form of the query has other types than the query")
-        plan = plan_root(root, tuple(c.name for c in columns), types, use_states=use_states)
-        compare = comparisons(plan, types)
+        keeper = Keeper(
+            analyzer=analyzer,
+            namespace=namespace,
+            kinds={i.name: i.kind for i in lowered.inputs},
+            names={t.storage: t.name for t in tables.stream_tables.values()},
+            types=types,
+            storage_of=storage_of,
+            use_states=use_states,
+            optional=state_tables,
+        )
+        kept = keeper.plan(whole, columns)
     except NotIncremental as refusal:
         reason = refusal.message
     except (ValueError, IndexError, KeyError, AttributeError, AssertionError) as error:
@@ -168,29 +211,141 @@ def compile_definition(
         if refusal.code != "SYNTAX_ERROR":  # Spark has accepted the text: the fault is our parser's
             raise
         reason = f"SQL_ROUNDTRIP: {refusal.message}"
-    if plan is None and not str(reason).startswith("TIME_DEPENDENT"):
+    if kept is None and not str(reason).startswith("TIME_DEPENDENT"):
         clock = _clock(tables, definition, namespace)
         if clock is not None:  # it must be recomputed even when no source changes
             reason = f"TIME_DEPENDENT: {clock} moves with the time; also {reason}"
-    if lowered is not None and plan is not None and root is not None:
-        kinds = {i.name: i.kind for i in lowered.inputs}
-        inputs = _columns_read(root, kinds)
+    notices = lowered.notices if lowered else ()
+    if lowered is not None and kept is not None and keeper is not None:
         views = tuple(v.name for v in lowered.views)
-    else:
-        root = None
-        inputs, views = _mentioned_inputs(tables, definition, namespace)
+        return keeper.compiled(definition, columns, whole, kept, views, notices, tuple(keeper.states))
+    inputs, views = _mentioned_inputs(tables, definition, namespace)
     return Compiled(
         definition=definition,
         namespace=namespace,
         columns=columns,
         inputs=inputs,
         views=views,
-        root=root,
-        plan=plan,
+        root=None,
+        plan=None,
         reason=reason,
-        compare=compare,
-        notices=lowered.notices if lowered else (),
+        compare={},
+        notices=notices,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How one tree is maintained, its state tables cut out."""
+
+    root: Operator
+    plan: Plan
+    compare: Mapping[str, Comparison]
+    settled: bool
+
+
+@dataclass(slots=True)
+class Keeper:
+    """Plans a tree and, one after the other, the state tables cut out of it. No SQL is parsed here: the trees exist."""
+
+    analyzer: Analyzer
+    namespace: str
+    kinds: dict[TableName, InputKind]
+    names: Mapping[TableName, TableName]  # storage -> the stream table's own name
+    types: Mapping[str, str]
+    storage_of: StorageOf
+    use_states: bool
+    optional: bool
+    states: list[StateTable] = field(default_factory=list)
+    _shapes: dict[object, TableName] = field(default_factory=dict)
+
+    def plan(self, whole: Operator, columns: tuple[Column, ...]) -> Kept:
+        root = cut_states(whole, self.types, self._typed, self._keep, optional=self.optional)
+        plan = plan_root(root, tuple(c.name for c in columns), self.types, use_states=self.use_states)
+        inexact = {s.storage: s.compiled.compare for s in self.states if s.compiled.compare}
+        found = openness(root, inexact, self.types) if inexact else Openness()
+        compare = dict(comparisons(plan, self.types))
+        for c, name in zip(columns, root.columns, strict=True):
+            how = found.columns.get(name, compare.get(c.name, Comparison.EXACT))
+            if how is Comparison.APPROXIMATE and c.type not in ("double", "float"):
+                how = Comparison.OPEN  # a text, an array or a truth value that was made of the float
+            if how is not Comparison.EXACT:
+                compare[c.name] = how
+        return Kept(root, plan, compare, not found.rows)
+
+    def compiled(
+        self,
+        definition: str,
+        columns: tuple[Column, ...],
+        whole: Operator | None,
+        kept: Kept,
+        views: tuple[TableName, ...] = (),
+        notices: tuple[str, ...] = (),
+        states: tuple[StateTable, ...] = (),
+    ) -> Compiled:
+        return Compiled(
+            definition=definition,
+            namespace=self.namespace,
+            columns=columns,
+            inputs=_columns_read(kept.root, self.kinds),
+            views=views,
+            root=kept.root,
+            plan=kept.plan,
+            reason=None,
+            compare=kept.compare,
+            notices=notices,
+            whole=whole,
+            states=states,
+            settled=kept.settled,
+        )
+
+    def _typed(self, op: Operator) -> tuple[Column, ...]:
+        if all(n in self.types for n in op.columns):
+            return tuple(Column(n, self.types[n]) for n in op.columns)
+        return self.analyzer.columns(compile_sql(op, PlainLeaves()))
+
+    def _keep(self, state: StateTree) -> TableName:
+        """Where the part is stored; equal parts, such as a CTE that is used twice, share one table."""
+        items = tuple(Item(c.name, column_(n)) for c, n in zip(state.columns, state.tree.columns, strict=True))
+        definition = compile_sql(Project(child=state.tree, items=items), PublicLeaves(self.names))
+        shape = _shape(definition, state.tree)
+        if shape not in self._shapes:
+            kept = self.plan(state.tree, state.columns)
+            made = self.compiled(definition, state.columns, state.tree, kept)
+            storage = self.storage_of(definition, made.layout)
+            self.kinds[storage] = InputKind.STREAM_TABLE
+            self.states.append(StateTable(storage, made))
+            self._shapes[shape] = storage
+        return self._shapes[shape]
+
+
+@dataclass(frozen=True, slots=True)
+class PublicLeaves(PlainLeaves):
+    """Stream tables by their own names, so that the text outlives their storage."""
+
+    names: Mapping[TableName, TableName]
+
+    def state(self, table: TableName, state: State) -> str:  # noqa: ARG002
+        return quote_table(self.names.get(table, table))
+
+
+_QUOTED = re.compile(r"('(?:\\.|''|[^'\\])*')|(\.?)`((?:[^`]|``)*)`", re.DOTALL)
+
+
+def _shape(definition: str, tree: Operator) -> object:
+    """Equal for parts that differ only in the names `lower` gave to their columns."""
+    given = {c for op in tree.walk() for c in op.columns}
+    numbers: dict[str, int] = {}
+
+    def rename(match: re.Match[str]) -> str:
+        literal, dot, name = match[1], match[2], match[3]
+        # After a dot comes a table or the field of a struct.
+        if literal is not None or dot or name not in given:
+            return match[0]
+        return f"`\0{numbers.setdefault(name, len(numbers))}`"
+
+    read = tuple((s.input, tuple(f.source for f in s.fields)) for s in scans(tree))
+    return _QUOTED.sub(rename, definition), read
 
 
 def _refuse_foreign(tables: LakeTables, definition: str, namespace: str) -> None:

@@ -48,7 +48,8 @@ class Inspector:
         known = {t.name: t for t in r.store.stream_tables()}
         cut = r.cut()
         with r.attempts.begin({}, table.namespace) as attempt:
-            compiled = r.compiler.compile(attempt, table.definition, table.namespace, cut.pointers, known)
+            compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, cut.pointers, known)
+            attempt.register_missing(cut.pointers, compiled.inputs)
             inputs = gather(r.lake, compiled, attempt.pointers, {d.input: d for d in table.dependencies})
             action, reason = self._next(table, compiled, inputs, cut)
         return Explanation(
@@ -91,7 +92,7 @@ class Inspector:
         cut = r.cut()
         frontier = dict(cut.pointers)
         pins: list[tuple[TableName, int | None]] = []
-        for d in table.dependencies:
+        for d in table.reads:
             if d.pointer is None or cut.pointers.get(d.input, None) is None:
                 raise TrickleError("SOURCE_DROPPED", f"{name}: {d.input} is gone")
             if d.kind is InputKind.VIEW or frontier[d.input].location == d.pointer:
@@ -103,7 +104,7 @@ class Inspector:
                 for input_, snapshot in pins:
                     pinned = attempt.pinned_metadata(frontier[input_], snapshot)
                     frontier[input_] = Pointer(input_, pinned, is_view=False)
-                compiled = r.compiler.compile(attempt, table.definition, table.namespace, frontier, known)
+                compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, frontier, known)
                 attempt.register_missing(frontier, [table.storage])
                 attempt.use(table.namespace)
                 view = attempt.view_name("definition")
@@ -143,13 +144,14 @@ class Inspector:
                     schedule=t.schedule,
                     incremental=t.incremental,
                     reason=t.reason,
-                    inputs=tuple(str(shown.get(d.input, d.input)) for d in t.dependencies),
+                    inputs=tuple(str(shown.get(d.input, d.input)) for d in t.reads),
                     pending=behind(t, pointers),
                     data_timestamp=t.data_timestamp,
                     last_action=last.action if last else None,
                     last_seconds=last.seconds if last else None,
                     storage=str(t.storage),
                     last_error=t.last_error,
+                    states=tuple(str(s.storage) for s in t.states),
                 )
             )
         return tuple(result)

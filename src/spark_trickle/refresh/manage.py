@@ -5,21 +5,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.store import Transaction
 from spark_trickle.errors import TrickleError
 from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.lake.cleanup import drop_files
 from spark_trickle.lake.publish import Member, publish
 from spark_trickle.lake.staging import Staging
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
     Action,
     Dependency,
-    HistoryEntry,
     InputKind,
     Mode,
     RefreshResult,
@@ -27,10 +24,12 @@ from spark_trickle.model import (
     StreamTable,
     TableName,
 )
+from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled, resolve
 from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.inputs import gather
-from spark_trickle.refresh.run import Refresher, graph_of, unknown
+from spark_trickle.refresh.outcome import Counts
+from spark_trickle.refresh.run import Refresher, Work, completed, graph_of, unknown
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
@@ -66,42 +65,54 @@ class Manager:
                     compiled = self._compile(attempt, name, definition, namespace, cut, known)
                     refuse_not_incremental(compiled, mode)
                     self._refuse_cycle(name, compiled, known)
-                storage = r.free_storage(name, cut)
+                draft = draft_of(name, definition, namespace, schedule, mode, r.free_storage(name, cut), compiled, cut)
+                work = Work(draft, attempt, stages, uuid.uuid4().hex, Decision(Action.SKIP, ""))
+                opened: list[Staging] = []
                 try:
-                    staging = Staging.new(attempt, storage, compiled.storage_columns)
-                except Exception as error:
-                    raise spark_error(error) from error
-                try:
-                    rows = 0
-                    if initialize:
-                        with stages("full"):
-                            rows = write_full(attempt, compiled, staging)
-                    view = create_view(attempt, name, storage, compiled.columns)
-                    reason = "INITIAL: first refresh" if initialize else "INITIAL: created empty, not yet refreshed"
-                    result = RefreshResult(
-                        str(name),
-                        Action.FULL if initialize else Action.SKIP,
-                        reason,
-                        rows_inserted=rows,
-                        seconds=round(stages.total, 4),
-                        stages=stages.rounded(),
-                    )
-                    member = Member(
-                        name=name,
-                        lease=lease,
-                        staging=staging,
-                        view=view,
-                        view_is_new=True,
-                        write=lambda tx: self._add(
-                            tx, name, definition, namespace, schedule, mode, compiled, staging, attempt, cut, result
-                        ),
-                    )
-                    publish(r.store, r.lake, [member], probe=r.probe)
+                    return self._fill(work, compiled, known, cut, lease, opened, initialize=initialize)
                 except BaseException as error:
-                    r.discard(staging)
+                    for staging in opened:
+                        r.discard(staging)
                     if isinstance(error, Exception):
                         raise spark_error(error) from error
                     raise
+
+    def _fill(
+        self,
+        work: Work,
+        compiled: Compiled,
+        known: Mapping[TableName, StreamTable],
+        cut: Cut,
+        lease: Lease,
+        opened: list[Staging],
+        *,
+        initialize: bool,
+    ) -> RefreshResult:
+        """Stage and publish a new stream table and its hidden state tables; without `initialize` it stays empty."""
+        r, attempt, draft = self.refresher, work.attempt, work.table
+        ids: list[int] = []
+        staging = Staging.new(attempt, draft.storage, compiled.storage_columns)
+        opened.append(staging)
+        if initialize:
+            work.decision = Decision(Action.FULL, "INITIAL: first refresh")
+            r.stage_states(work, compiled, known, cut, None, lease, opened, lambda: ids[0])
+            attempt.tune(small=False)
+            with work.stages("full"):
+                work.counts = Counts(inserted=write_full(attempt, compiled, staging))
+        else:
+            work.decision = Decision(Action.SKIP, "INITIAL: created empty, not yet refreshed")
+        view = create_view(attempt, draft.name, draft.storage, compiled.columns)
+        result = work.result()
+        member = Member(
+            name=draft.name,
+            lease=lease,
+            staging=staging,
+            view=view,
+            view_is_new=True,
+            write=lambda tx: ids.append(self._add(tx, draft, compiled, staging, attempt, cut, result)),
+        )
+        # The owner first: its state tables refer to it.
+        publish(r.store, r.lake, [member, *work.members], probe=r.probe)
         return result
 
     def _compile(
@@ -114,7 +125,7 @@ class Manager:
         known: Mapping[TableName, StreamTable],
     ) -> Compiled:
         try:
-            return self.refresher.compiler.compile(attempt, definition, namespace, cut.pointers, known)
+            return self.refresher.compiler.compile(attempt, name, definition, namespace, cut.pointers, known)
         except TrickleError as error:
             itself = name in {resolve(parts, namespace) for parts in mentioned(definition)}
             if error.code == "UNKNOWN_TABLE" and itself and name not in cut.pointers:
@@ -124,35 +135,33 @@ class Manager:
     def _add(
         self,
         tx: Transaction,
-        name: TableName,
-        definition: str,
-        namespace: str,
-        schedule: str | None,
-        mode: Mode,
+        draft: StreamTable,
         compiled: Compiled,
         staging: Staging,
         attempt: Attempt,
         cut: Cut,
         result: RefreshResult,
-    ) -> None:
+    ) -> int:
         initialized = result.action is Action.FULL
         id = tx.add_stream_table(
-            name,
-            definition=definition,
-            namespace=namespace,
-            mode=mode,
-            schedule=schedule,
-            storage=staging.storage,
-            columns=compiled.columns,
-            incremental=compiled.incremental,
-            reason=compiled.reason,
-            fingerprint=compiled.fingerprint,
-            layout=compiled.layout,
+            draft.name,
+            definition=draft.definition,
+            namespace=draft.namespace,
+            mode=draft.mode,
+            schedule=draft.schedule,
+            storage=draft.storage,
+            columns=draft.columns,
+            incremental=draft.incremental,
+            reason=draft.reason,
+            fingerprint=draft.fingerprint,
+            layout=draft.layout,
             status=Status.ACTIVE if initialized else Status.INITIALIZING,
             storage_snapshot=staging.head,
+            storage_pointer=staging.location,
             data_timestamp=cut.instant if initialized else None,
         )
-        tx.update_stream_table(id, storage_pointer=staging.location)
+        if not initialized:  # its state tables are not there yet
+            compiled = replace(compiled, inputs=compiled.reads)
         inputs = gather(self.refresher.lake, compiled, attempt.pointers, {})
         dependencies: list[Dependency] = [i.at_cut() for i in inputs]
         dependencies += [
@@ -161,31 +170,13 @@ class Manager:
         if not initialized:
             dependencies = [Dependency(d.input, d.kind, d.columns) for d in dependencies]
         tx.set_dependencies(id, dependencies)
-        now = datetime.now(UTC)
-        entry = HistoryEntry(
-            refresh_id=uuid.uuid4().hex,
-            name=str(name),
-            state="COMPLETED",
-            action=result.action,
-            reason=result.reason,
-            initiated_by="create",
-            started_at=cut.instant,
-            ended_at=now,
-            seconds=result.seconds,
-            rows_inserted=result.rows_inserted,
-            rows_updated=0,
-            rows_deleted=0,
-            rows_changed={},
-            stages=result.stages,
-            error_code=None,
-            error=None,
-        )
-        tx.add_refresh(entry, id)
+        tx.add_refresh(completed(result, "create", cut.instant), id)
+        return id
 
     def _refuse_cycle(self, name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable]) -> None:
         owner = {t.storage: t.name for t in known.values()}
         upstream = dict(graph_of(known.values()).upstream)
-        upstream[name] = tuple(owner[i] for i in compiled.inputs if i in owner)
+        upstream[name] = tuple(owner[i] for i in compiled.reads if i in owner)
         Graph(upstream).ancestors_first([name])
 
     # -- alter -----------------------------------------------------------------------------------------------------
@@ -245,22 +236,58 @@ class Manager:
         consumers = graph_of(known.values()).descendants(name)
         if consumers and not cascade:
             raise TrickleError("HAS_DEPENDENTS", f"{name} is read by {', '.join(map(str, consumers))}")
-        doomed = [known[n] for n in (*consumers, name)]
-        leases = [f"stream_table:{t.id}" for t in doomed]
+        names = (*consumers, name)
+        leases = [f"stream_table:{known[n].id}" for n in names]
         with r.heartbeat.holding(leases, r.settings.lease_wait_seconds) as lease:
+            # A refresh that we waited for may have given them other storage and other state tables.
+            now = {t.id: t for t in r.store.stream_tables()}
+            doomed = [now.get(known[n].id, known[n]) for n in names]
             pointers = r.store.pointers()
             with r.store.write() as tx:
                 tx.check_lease(lease)
                 for table in doomed:
                     tx.delete_pointer(table.name)
-                    tx.delete_pointer(table.storage)
-                    tx.delete_stream_table(table.id)
-        for table in doomed:
-            pointer = pointers.get(table.storage)
-            # A cut that still holds the table keeps its files.
-            if pointer is not None and not r.store.catalogs_with(table.storage):
-                drop_files(r.lake.session, r.lake.metadata(pointer.location))
-        return tuple(t.name for t in doomed)
+                    for each in (*table.states, table):
+                        tx.delete_pointer(each.storage)
+                        tx.delete_stream_table(each.id)
+        for each in (t for table in doomed for t in (*table.states, table)):
+            if each.storage in pointers:
+                r.drop_storage(pointers[each.storage])
+        return names
+
+
+def draft_of(
+    name: TableName,
+    definition: str,
+    namespace: str,
+    schedule: str | None,
+    mode: Mode,
+    storage: TableName,
+    compiled: Compiled,
+    cut: Cut,
+) -> StreamTable:
+    """A stream table before it has a row."""
+    return StreamTable(
+        id=0,
+        name=name,
+        definition=definition,
+        namespace=namespace,
+        mode=mode,
+        schedule=schedule,
+        status=Status.INITIALIZING,
+        storage=storage,
+        columns=compiled.columns,
+        incremental=compiled.incremental,
+        reason=compiled.reason,
+        fingerprint=compiled.fingerprint,
+        layout=compiled.layout,
+        storage_snapshot=None,
+        storage_pointer=None,
+        data_timestamp=None,
+        consecutive_errors=0,
+        last_error=None,
+        created_at=cut.instant,
+    )
 
 
 def refuse_not_incremental(compiled: Compiled, mode: Mode) -> None:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from spark_trickle.catalog.leases import Heartbeat, Lease
 from spark_trickle.catalog.store import CatalogStore, Transaction
@@ -19,6 +20,7 @@ from spark_trickle.delta.optimize import PASSES, Pass
 from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.attempt import Attempt, Attempts
+from spark_trickle.lake.cleanup import drop_files
 from spark_trickle.lake.publish import Member, publish
 from spark_trickle.lake.staging import Staging
 from spark_trickle.lake.tables import Lake
@@ -35,13 +37,13 @@ from spark_trickle.model import (
     StreamTable,
     TableName,
 )
-from spark_trickle.refresh.compiler import Compiler
+from spark_trickle.refresh.compiler import Compiler, storage_base
 from spark_trickle.refresh.decide import Decision, decide_by_cost, decide_early
-from spark_trickle.refresh.definition import Compiled
+from spark_trickle.refresh.definition import Compiled, StateTable
 from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.inputs import Feeds, Input, gather
 from spark_trickle.refresh.outcome import Counts, Differential
-from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, size_of
+from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, size_of, touched
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
 
@@ -60,6 +62,8 @@ class Work:
     counts: Counts = field(default_factory=Counts)
     changed: dict[str, int] = field(default_factory=dict)
     bytes_read: int = 0
+    members: list[Member] = field(default_factory=list)  # what is published: hidden state tables, then the table
+    retired: tuple[StreamTable, ...] = ()  # hidden state tables that the definition no longer needs
 
     def result(self) -> RefreshResult:
         return RefreshResult(
@@ -125,8 +129,8 @@ class Refresher:
         for name in order:
             table = known[name]
             asked = name in names and mode is Mode.FULL
-            moved = behind(table, pointers) or any(d.input in storages for d in table.dependencies)
-            own = location_of(pointers, table.storage) != table.storage_pointer or table.name not in pointers
+            moved = behind(table, pointers) or any(d.input in storages for d in table.reads)
+            own = touched(table, pointers) or table.name not in pointers
             if asked or moved or own or table.status is not Status.ACTIVE or time_dependent(table):
                 found.append(name)
                 storages.add(table.storage)
@@ -134,29 +138,12 @@ class Refresher:
 
     def _no_data(self, table: StreamTable, stages: Stages, initiated_by: str) -> RefreshResult:
         reason = "NO_CHANGE: no input changed since the last refresh"
+        result = RefreshResult(str(table.name), Action.NO_DATA, reason, seconds=round(stages.total, 4))
         now = datetime.now(UTC)
-        entry = HistoryEntry(
-            refresh_id=uuid.uuid4().hex,
-            name=str(table.name),
-            state="COMPLETED",
-            action=Action.NO_DATA,
-            reason=reason,
-            initiated_by=initiated_by,
-            started_at=now,
-            ended_at=now,
-            seconds=round(stages.total, 4),
-            rows_inserted=0,
-            rows_updated=0,
-            rows_deleted=0,
-            rows_changed={},
-            stages={},
-            error_code=None,
-            error=None,
-        )
         with self.store.write() as tx:
-            tx.add_refresh(entry, table.id)
+            tx.add_refresh(completed(result, initiated_by, now), table.id)
             tx.update_stream_table(table.id, data_timestamp=now)
-        return RefreshResult(str(table.name), Action.NO_DATA, reason, seconds=round(stages.total, 4))
+        return result
 
     def _run(
         self,
@@ -177,26 +164,24 @@ class Refresher:
                     raise unknown(name, known)
             cut = self.cut()
             results: dict[TableName, RefreshResult] = {}
-            staged: list[tuple[Member, Work]] = []
+            staged: list[Work] = []
             with self.attempts.begin({}) as attempt:
                 try:
                     for name in order:
                         asked = mode if name in names else None
-                        member, work = self._stage(attempt, known, name, cut, asked, lease, initiated_by)
+                        work = self._stage(attempt, known, name, cut, asked, lease, initiated_by)
                         known[name] = work.table  # with its new storage, for consumers in this attempt
-                        staged.append((member, work))
+                        staged.append(work)
                         if not together:
                             self._publish(staged)
                             results[name] = work.result()
                             staged = []
                     if staged:
                         self._publish(staged)
-                        results.update({w.table.name: w.result() for _, w in staged})
+                        results.update({w.table.name: w.result() for w in staged})
                 except BaseException as error:
-                    for member, work in staged:
-                        if member.staging is not None:
-                            self.discard(member.staging)
-                        self._failed(work, spark_error(error))
+                    for work in staged:
+                        self._undo(work, error)
                     raise
         return results
 
@@ -204,17 +189,19 @@ class Refresher:
         self, attempt: Attempt, table: StreamTable, known: Mapping[TableName, StreamTable], cut: Cut, lease: Lease
     ) -> RefreshResult:
         """Recompute a stream table whose definition was altered, and publish both together."""
-        member, work = self._stage(
-            attempt, {**known, table.name: table}, table.name, cut, None, lease, "alter", altered=True
-        )
+        work = self._stage(attempt, {**known, table.name: table}, table.name, cut, None, lease, "alter", altered=True)
         try:
-            self._publish([(member, work)])
+            self._publish([work])
         except BaseException as error:
-            if member.staging is not None:
-                self.discard(member.staging)
-            self._failed(work, spark_error(error))
+            self._undo(work, error)
             raise
         return work.result()
+
+    def _undo(self, work: Work, error: BaseException) -> None:
+        for member in work.members:
+            if member.staging is not None:
+                self.discard(member.staging)
+        self._failed(work, spark_error(error))
 
     def _stage(
         self,
@@ -227,14 +214,14 @@ class Refresher:
         initiated_by: str,
         *,
         altered: bool = False,
-    ) -> tuple[Member, Work]:
+    ) -> Work:
         table = known[name]
         work = Work(table, attempt, Stages(), uuid.uuid4().hex, Decision(Action.NO_DATA, ""))
         with self.store.write() as tx:
             tx.start_refresh(work.refresh_id, table.id, str(name), initiated_by)
         staging: list[Staging] = []
         try:
-            member = self._compute(work, known, cut, asked, lease, staging, altered=altered)
+            self._compute(work, known, cut, asked, lease, staging, altered=altered)
         except BaseException as error:
             for stage in staging:
                 self.discard(stage)
@@ -243,7 +230,7 @@ class Refresher:
             if isinstance(error, Exception):
                 raise problem from error
             raise
-        return member, work
+        return work
 
     def _compute(
         self,
@@ -255,14 +242,37 @@ class Refresher:
         opened: list[Staging],
         *,
         altered: bool,
-    ) -> Member:
+    ) -> None:
+        table, attempt = work.table, work.attempt
+        attempt.tune(small=False)
+        with work.stages("compile"):
+            compiled = self.compiler.compile(
+                attempt, table.name, table.definition, table.namespace, cut.pointers, known
+            )
+        states = self.stage_states(work, compiled, known, cut, asked, lease, opened, lambda: table.id)
+        inputs, staging = self._maintain(work, compiled, known, cut, asked, opened, states, altered=altered)
+        work.members.append(self._member(work, compiled, inputs, staging, cut, lease))
+
+    def _maintain(
+        self,
+        work: Work,
+        compiled: Compiled,
+        known: Mapping[TableName, StreamTable],
+        cut: Cut,
+        asked: Mode | None,
+        opened: list[Staging],
+        states: Sequence[Work],
+        *,
+        altered: bool = False,
+    ) -> tuple[Sequence[Input], Staging | None]:
+        """Decide and compute one table whose state tables are staged already."""
         table, attempt, stages = work.table, work.attempt, work.stages
         attempt.tune(small=False)
+        before = len(opened)
         with stages("compile"):
-            compiled = self.compiler.compile(attempt, table.definition, table.namespace, cut.pointers, known)
             frontier = {d.input: d for d in table.dependencies}
             inputs = gather(self.lake, compiled, attempt.pointers, frontier)
-            situation = look(self.lake, table, compiled, inputs, cut, asked)
+            situation = look(self.lake, table, compiled, inputs, cut, asked, [s.decision for s in states])
             if altered:
                 situation = replace(situation, reshaped="ALTERED: the definition was changed", initialized=True)
         feeds = Feeds(attempt, {i.name: i for i in inputs})
@@ -285,17 +295,58 @@ class Refresher:
                 if error.code != "INTEGRITY" or (asked or table.mode) is Mode.DIFFERENTIAL:
                     raise
                 # The storage is not what the deltas say it should be: start it anew.
-                while opened:
+                while len(opened) > before:
                     self.discard(opened.pop())
                 attempt.restore(cut.pointers, table.storage)
                 work.decision = Decision(Action.REINITIALIZE, f"INTEGRITY: {error.message}")
                 attempt.tune(small=False)
                 staging = self._apply(work, compiled, feeds, cut, opened)
-            work.changed = {self._shown(n, known): r for n, r in feeds.rows.items()}
-            work.bytes_read = feeds.bytes_read
+            hidden = {s.table.storage for s in states}
+            for below in states:
+                work.changed |= below.changed
+            work.changed |= {self._shown(n, known): r for n, r in feeds.rows.items() if n not in hidden}
+            work.bytes_read = feeds.bytes_read + sum(s.bytes_read for s in states)
+            work.decision = _with_states(work.decision, states)
         finally:
             feeds.release()
-        return self._member(work, compiled, inputs, staging, cut, lease)
+        return inputs, staging
+
+    def stage_states(
+        self,
+        owner: Work,
+        compiled: Compiled,
+        known: Mapping[TableName, StreamTable],
+        cut: Cut,
+        asked: Mode | None,
+        lease: Lease,
+        opened: list[Staging],
+        owner_id: Callable[[], int],
+    ) -> tuple[Work, ...]:
+        """Bring the hidden state tables up to the cut, in the owner's attempt and for its publish.
+
+        They follow the owner's mode. Those that the definition no longer needs go with the same publish.
+        """
+        attempt, have = owner.attempt, {t.storage: t for t in owner.table.states}
+        done: dict[TableName, Work] = {}
+        for state in compiled.states:
+            with owner.stages("states"):
+                table = have.get(state.storage) or new_state(owner.table, state, cut)
+                work = Work(
+                    replace(table, mode=owner.table.mode),
+                    attempt,
+                    Stages(),
+                    uuid.uuid4().hex,
+                    Decision(Action.NO_DATA, ""),
+                )
+                attempt.register_missing(cut.pointers, [state.storage])
+                below = [done[i] for i in state.compiled.inputs if i in done]
+                inputs, staging = self._maintain(work, state.compiled, known, cut, asked, opened, below)
+                owner.members.append(self._state_member(work, state.compiled, inputs, staging, cut, lease, owner_id))
+                done[state.storage] = work
+        owner.retired = tuple(t for t in have.values() if t.storage not in done)
+        for table in owner.retired:
+            owner.members.append(Member(table.name, lease, retired=table.storage, write=partial(_delete, table.id)))
+        return tuple(done.values())
 
     def _shown(self, name: TableName, known: Mapping[TableName, StreamTable]) -> str:
         return str(next((t.name for t in known.values() if t.storage == name), name))
@@ -320,7 +371,9 @@ class Refresher:
                 attempt.register_missing(cut.pointers, [table.storage])
                 staging = Staging.onto(attempt, table.storage)
             else:
-                staging = Staging.new(attempt, self.free_storage(table.name, cut), compiled.storage_columns)
+                # A hidden state table never moves: its owner was compiled with this name.
+                storage = table.storage if table.owner_id is not None else self.free_storage(table.name, cut)
+                staging = Staging.new(attempt, storage, compiled.storage_columns)
             opened.append(staging)
             before = self._rows_stored(staging)
             written = write_full(attempt, compiled, staging)
@@ -335,7 +388,7 @@ class Refresher:
 
     def free_storage(self, name: TableName, cut: Cut) -> TableName:
         """`_trickle.<namespace>__<name>`, with a number when that is taken."""
-        base = f"{name.namespace.replace('.', '__')}__{name.name}"
+        base = storage_base(name)
         candidate, n = TableName(HIDDEN_NAMESPACE, base), 1
         taken = set(cut.pointers) | {t.storage for t in self.store.stream_tables() if t.name != name}
         while candidate in taken:
@@ -365,34 +418,9 @@ class Refresher:
             view = create_view(attempt, table.name, storage, compiled.columns)
             attempt.pointers[table.name] = view
         moved = staging is not None and staging.storage != table.storage
-        dependencies = (
-            *(i.at_cut() for i in inputs),
-            *(Dependency(input=v, kind=InputKind.VIEW, pointer=location_of(cut.pointers, v)) for v in compiled.views),
-        )
 
         def write(tx: Transaction) -> None:
-            tx.update_stream_table(
-                table.id,
-                status=Status.ACTIVE,
-                storage=storage,
-                definition=table.definition,
-                namespace=table.namespace,
-                mode=table.mode,
-                schedule=table.schedule,
-                columns=compiled.columns,
-                incremental=compiled.incremental,
-                reason=compiled.reason,
-                fingerprint=compiled.fingerprint,
-                layout=compiled.layout,
-                data_timestamp=cut.instant,
-                consecutive_errors=0,
-                last_error=None,
-            )
-            if staging is not None:
-                tx.update_stream_table(table.id, storage_snapshot=staging.head, storage_pointer=staging.location)
-            else:  # tags and compaction move the pointer, not the content
-                tx.update_stream_table(table.id, storage_pointer=location_of(cut.pointers, table.storage))
-            tx.set_dependencies(table.id, dependencies)
+            self._write(tx, table.id, work, compiled, inputs, staging, cut)
             if moved:
                 tx.rename_input(table.storage, storage)
             if work.decision.reason.startswith("INTEGRITY"):
@@ -423,9 +451,90 @@ class Refresher:
             write=write,
         )
 
-    def _publish(self, staged: Sequence[tuple[Member, Work]]) -> None:
-        with staged[-1][1].stages("publish"):
-            publish(self.store, self.lake, [m for m, _ in staged], probe=self.probe)
+    def _state_member(
+        self,
+        work: Work,
+        compiled: Compiled,
+        inputs: Sequence[Input],
+        staging: Staging | None,
+        cut: Cut,
+        lease: Lease,
+        owner_id: Callable[[], int],
+    ) -> Member:
+        table = work.table
+        if staging is not None:
+            work.attempt.pointers[table.storage] = Pointer(table.storage, staging.location, is_view=False)
+        result = work.result()  # before the owner's work begins
+
+        def write(tx: Transaction) -> None:
+            id = table.id or tx.add_stream_table(
+                table.name,
+                definition=table.definition,
+                namespace=table.namespace,
+                mode=table.mode,
+                schedule=None,
+                storage=table.storage,
+                columns=table.columns,
+                incremental=True,
+                reason=None,
+                fingerprint=table.fingerprint,
+                layout=table.layout,
+                owner_id=owner_id(),
+            )
+            self._write(tx, id, work, compiled, inputs, staging, cut)
+            if work.decision.action is not Action.NO_DATA:
+                tx.add_refresh(completed(result, "owner", cut.instant, work.refresh_id), id)
+
+        return Member(table.name, lease, staging=staging, write=write)
+
+    def _write(
+        self,
+        tx: Transaction,
+        id: int,
+        work: Work,
+        compiled: Compiled,
+        inputs: Sequence[Input],
+        staging: Staging | None,
+        cut: Cut,
+    ) -> None:
+        """The table's row and its frontier after the refresh."""
+        table = work.table
+        tx.update_stream_table(
+            id,
+            status=Status.ACTIVE,
+            storage=staging.storage if staging is not None else table.storage,
+            definition=table.definition,
+            namespace=table.namespace,
+            mode=table.mode,
+            schedule=table.schedule,
+            columns=compiled.columns,
+            incremental=compiled.incremental,
+            reason=compiled.reason,
+            fingerprint=compiled.fingerprint,
+            layout=compiled.layout,
+            data_timestamp=cut.instant,
+            consecutive_errors=0,
+            last_error=None,
+        )
+        if staging is not None:
+            tx.update_stream_table(id, storage_snapshot=staging.head, storage_pointer=staging.location)
+        else:  # tags and compaction move the pointer, not the content
+            tx.update_stream_table(id, storage_pointer=location_of(cut.pointers, table.storage))
+        views = (Dependency(v, InputKind.VIEW, pointer=location_of(cut.pointers, v)) for v in compiled.views)
+        tx.set_dependencies(id, (*(i.at_cut() for i in inputs), *views))
+
+    def _publish(self, staged: Sequence[Work]) -> None:
+        retired = [t.storage for w in staged for t in w.retired]
+        pointers = self.store.pointers(names=retired)
+        with staged[-1].stages("publish"):
+            publish(self.store, self.lake, [m for w in staged for m in w.members], probe=self.probe)
+        for pointer in pointers.values():
+            self.drop_storage(pointer)
+
+    def drop_storage(self, pointer: Pointer) -> None:
+        """Delete the files of a storage table that the lake no longer has, unless a cut holds it."""
+        if not self.store.catalogs_with(pointer.name):
+            drop_files(self.lake.session, self.lake.metadata(pointer.location))
 
     def _failed(self, work: Work, error: TrickleError) -> None:
         """Keep the failure; the old content stays readable."""
@@ -462,11 +571,75 @@ class Refresher:
             _log.warning("files of a failed refresh of %s stay behind: %s", staging.storage, error)
 
 
+def completed(
+    result: RefreshResult, initiated_by: str, started_at: datetime, refresh_id: str | None = None
+) -> HistoryEntry:
+    """The history of a refresh that is over."""
+    return HistoryEntry(
+        refresh_id=refresh_id or uuid.uuid4().hex,
+        name=result.name,
+        state="COMPLETED",
+        action=result.action,
+        reason=result.reason,
+        initiated_by=initiated_by,
+        started_at=started_at,
+        ended_at=datetime.now(UTC),
+        seconds=result.seconds,
+        rows_inserted=result.rows_inserted,
+        rows_updated=result.rows_updated,
+        rows_deleted=result.rows_deleted,
+        rows_changed=result.rows_changed,
+        stages=result.stages,
+        error_code=None,
+        error=None,
+    )
+
+
+def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
+    """The row-to-be of a hidden state table. It has no public name: nobody but its owner reads it."""
+    compiled = state.compiled
+    return StreamTable(
+        id=0,
+        name=state.storage,
+        definition=compiled.definition,
+        namespace=compiled.namespace,
+        mode=owner.mode,
+        schedule=None,
+        status=Status.INITIALIZING,
+        storage=state.storage,
+        columns=compiled.columns,
+        incremental=True,
+        reason=None,
+        fingerprint=compiled.fingerprint,
+        layout=compiled.layout,
+        storage_snapshot=None,
+        storage_pointer=None,
+        data_timestamp=None,
+        consecutive_errors=0,
+        last_error=None,
+        created_at=cut.instant,
+        owner_id=owner.id,
+    )
+
+
+def _delete(id: int, tx: Transaction) -> None:
+    tx.delete_stream_table(id)
+
+
+def _with_states(decision: Decision, states: Sequence[Work]) -> Decision:
+    """Recomputing a state table is said, too."""
+    whole = [s for s in states if s.decision.action is Action.FULL and not s.decision.reason.startswith("INITIAL")]
+    if decision.action is not Action.DIFFERENTIAL or not whole:
+        return decision
+    parts = "; ".join(f"hidden state table {s.table.name.name}: FULL, {s.decision.reason}" for s in whole)
+    return replace(decision, reason=f"{decision.reason}; {parts}")
+
+
 def graph_of(tables: Iterable[StreamTable]) -> Graph[TableName]:
     """The DAG of stream tables by their public names."""
     found = tuple(tables)
     owner = {t.storage: t.name for t in found}
-    return Graph({t.name: [owner[d.input] for d in t.dependencies if d.input in owner] for t in found})
+    return Graph({t.name: [owner[d.input] for d in t.reads if d.input in owner] for t in found})
 
 
 def unknown(name: TableName, known: Mapping[TableName, StreamTable]) -> TrickleError:

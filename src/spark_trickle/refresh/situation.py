@@ -9,7 +9,7 @@ from datetime import datetime
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Action, InputKind, Mode, Pointer, StreamTable, TableName
-from spark_trickle.refresh.decide import Change, Past, Situation
+from spark_trickle.refresh.decide import Change, Decision, Past, Situation
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.inputs import Feeds, Input, trouble
 
@@ -29,12 +29,28 @@ def location_of(pointers: Mapping[TableName, Pointer], name: TableName) -> str |
 
 def behind(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
     """Whether an input moved past the frontier, told by pointers alone."""
-    return any(d.pointer is None or location_of(pointers, d.input) != d.pointer for d in table.dependencies)
+    return any(
+        d.pointer is None or location_of(pointers, d.input) != d.pointer
+        for t in (table, *table.states)
+        for d in t.dependencies
+    )
+
+
+def touched(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
+    """Whether the storage, or that of a state table, is not what we published last, told by pointers alone."""
+    return any(location_of(pointers, t.storage) != t.storage_pointer for t in (table, *table.states))
 
 
 def look(
-    lake: Lake, table: StreamTable, compiled: Compiled, inputs: Sequence[Input], cut: Cut, asked: Mode | None
+    lake: Lake,
+    table: StreamTable,
+    compiled: Compiled,
+    inputs: Sequence[Input],
+    cut: Cut,
+    asked: Mode | None,
+    states: Sequence[Decision] = (),
 ) -> Situation:
+    """`states` are the decisions about its state tables, which come first."""
     reshaped = None
     initialized = table.storage_snapshot is not None
     if initialized:
@@ -45,7 +61,17 @@ def look(
             compiled.root is None or compiled.fingerprint != table.fingerprint
         ):
             reshaped = "DEPENDENCY_CHANGED: a view that the definition uses changed its meaning"
-    problem = next((t for t in (trouble(lake, i) for i in inputs) if t), None)
+        elif {s.storage for s in compiled.states} != {t.storage for t in table.states if t.storage in cut.pointers}:
+            reshaped = "DEPENDENCY_CHANGED: the definition needs other hidden state tables than before"
+    problem = next((_dropped(t) for t in table.states if initialized and t.storage not in cut.pointers), None)
+    if problem is not None:
+        reshaped = None
+    # What starts a state table anew starts everything above it anew.
+    anew = next((d.reason for d in states if d.action is Action.REINITIALIZE), None)
+    if problem is None and anew is not None:
+        code, _, message = anew.partition(": ")
+        problem = (code, message)
+    problem = problem or next((t for t in (trouble(lake, i) for i in inputs) if t), None)
     if initialized and problem is None:
         new = next((i.name for i in inputs if i.frontier is None), None)
         problem = ("TABLE_REPLACED", f"{new} is a new input") if new else _foreign(lake, table, cut)
@@ -56,7 +82,8 @@ def look(
         not_incremental=compiled.reason,
         initialized=initialized,
         # Without a tree nobody knows which refs of a table are read: any commit counts.
-        pending=any(i.changed or (compiled.root is None and i.moved) for i in inputs),
+        pending=any(i.changed or (compiled.root is None and i.moved) for i in inputs)
+        or any(d.action is not Action.NO_DATA for d in states),
         time_dependent=compiled.time_dependent,
         reshaped=reshaped,
         trouble=problem,
@@ -73,7 +100,7 @@ def _foreign(lake: Lake, table: StreamTable, cut: Cut) -> tuple[str, str] | None
     """Whether somebody else wrote to the storage; compaction changes no row and is welcome."""
     pointer = cut.pointers.get(table.storage)
     if pointer is None:
-        return "INTEGRITY", f"the storage {table.storage} was dropped"
+        return _dropped(table)
     if pointer.location == table.storage_pointer:
         return None
     metadata = lake.metadata(pointer.location)
@@ -83,6 +110,10 @@ def _foreign(lake: Lake, table: StreamTable, cut: Cut) -> tuple[str, str] | None
             return "INTEGRITY", f"somebody else wrote to the storage {table.storage}"
         snapshot = metadata.snapshot(snapshot.parentId())
     return None if snapshot is not None else ("INTEGRITY", f"somebody else wrote to the storage {table.storage}")
+
+
+def _dropped(table: StreamTable) -> tuple[str, str]:
+    return "INTEGRITY", f"the storage {table.storage} was dropped"
 
 
 def size_of(lake: Lake, item: Input, feeds: Feeds) -> Change:
