@@ -23,6 +23,7 @@ from spark_trickle.lake.cleanup import clean_up
 from spark_trickle.lake.cuts import Cuts, ReaderCut
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import (
+    Check,
     Explanation,
     HistoryEntry,
     Mode,
@@ -31,6 +32,7 @@ from spark_trickle.model import (
     TableName,
     Verification,
 )
+from spark_trickle.refresh.check import check_query
 from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.definition import resolve
 from spark_trickle.refresh.inspect import Inspector
@@ -167,6 +169,17 @@ class Trickle:
         if name is None:
             return self.store.history(limit=limit)
         return self.store.history(str(self._name(name)), limit=limit)
+
+    def check(self, query: str) -> Check:
+        """Whether a query would be incremental, operator by operator; if not, why, where, and what to change.
+
+        A query, or a CREATE STREAM TABLE statement with one in it. Nothing is created.
+        """
+        text = statements.query_in_place(query)
+        try:
+            return check_query(self.refresher, text, self._namespace())
+        except TrickleError as error:
+            raise self._session_object(error, text) from error
 
     def explain(self, name: str | Sequence[str]) -> Explanation:
         """How a stream table is maintained, and what the next refresh would do."""

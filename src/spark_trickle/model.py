@@ -234,6 +234,86 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedOperator:
+    """One line of the operator tree of a checked query."""
+
+    depth: int
+    label: str
+    how: str  # how its result is maintained
+    cost: str  # what that cost follows
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedInput:
+    """A table that a checked query reads."""
+
+    name: str
+    kind: InputKind
+    columns: tuple[str, ...]
+    rows: int | None  # None: the table does not say
+    also_read: tuple[str, ...]  # what a refresh looks at besides the changes, when this input alone changed
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a query is not incremental."""
+
+    reason: str  # a name of sql/reasons.py
+    word: str  # never, not yet
+    message: str
+    meaning: str
+    change: str  # what to write instead
+    line: int | None = None  # in the query; None: the whole of it
+    column: int | None = None
+    shown: str = ""  # that line, with the place marked
+
+    def __str__(self) -> str:
+        at = f" at line {self.line}, column {self.column}" if self.line else ""
+        lines = [f"{self.reason}{at} ({self.word}): {self.message}", *self.shown.splitlines()]
+        return "\n".join([*lines, f"  {self.meaning}", f"  → {self.change}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What `check` says about a query before a stream table is made of it."""
+
+    query: str
+    incremental: bool
+    obstacle: Obstacle | None
+    columns: tuple[Column, ...]
+    identity: str
+    operators: tuple[CheckedOperator, ...]  # empty where the query could not be read that far
+    inputs: tuple[CheckedInput, ...]
+    views: tuple[str, ...]
+    notices: tuple[str, ...]
+    delta_sql: str | None  # what a DIFFERENTIAL refresh would run if every input changed
+
+    def __str__(self) -> str:
+        lines = ["incremental" if self.incremental else "not incremental: every refresh would be FULL"]
+        if self.obstacle is not None:
+            lines += ["", str(self.obstacle)]
+        lines += [f"notice: {n}" for n in self.notices]
+        if self.operators:
+            width = max(len("  " * o.depth + o.label) for o in self.operators)
+            lines += ["", "operators:"]
+            lines += [
+                f"  {'  ' * o.depth + o.label:<{min(width, 60)}}  {o.how}" + (f"; cost {o.cost}" if o.cost else "")
+                for o in self.operators
+            ]
+        lines += ["", "inputs:"]
+        for i in self.inputs:
+            rows = "" if i.rows is None else f", {i.rows:,} rows"
+            also = f"; when it changes, also read: {', '.join(i.also_read)}" if i.also_read else ""
+            lines.append(f"  {i.name} ({i.kind}{rows}): {', '.join(i.columns)}{also}")
+        lines += [f"  {v} (view)" for v in self.views]
+        if self.incremental:
+            lines += ["", f"identity: {self.identity}"]
+        if self.delta_sql:
+            lines += ["", "differential refresh:", self.delta_sql]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """Whether a stream table equals its definition at its frontier, as multisets."""
 

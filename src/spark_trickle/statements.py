@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -97,6 +98,22 @@ def parse_statement(text: str) -> Statement | None:
         raise
     verb = _verb(tokens)
     return None if verb is None else _Reader(text, tokens, verb).statement()
+
+
+def query_in_place(text: str) -> str:
+    """The query of a text that is one, or a CREATE or ALTER STREAM TABLE with one, at its own lines and columns."""
+    statement = parse_statement(text)
+    if statement is not None:
+        query = getattr(statement, "query", None)
+        if query is None:
+            raise TrickleError("INVALID_STATEMENT", "there is no query in this statement", hint="Give a query.")
+        start = text.rindex(query)
+        text = re.sub(r"[^\r\n]", " ", text[:start]) + text[start:]
+    tokens = words(text)
+    last = len(tokens)
+    while last and tokens[last - 1].text == ";":
+        last -= 1
+    return text[: tokens[last - 1].end] if last else text
 
 
 def _words_before_error(text: str) -> tuple[Word, ...]:

@@ -193,3 +193,27 @@ def test_demo(lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert sum(r["rows_inserted"] + r["rows_updated"] + r["rows_deleted"] for r in refreshed) > 20
     # Again over its own folder.
     assert result(capsys, "demo", "--rows", "300", "--rounds", "1", "--dir", "demo")["equal"] is True
+
+
+def test_check_before_creation(
+    lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "good.sql").write_text(f"-- totals\n{TOTALS};\n")
+    good = result(capsys, "check", "good.sql")
+    assert (good["incremental"], good["obstacle"]) == (True, None)
+    assert [i["name"] for i in good["inputs"]] == ["shop.orders"]
+    assert run(["check", "good.sql", "--sql"]) == 0
+    shown = capsys.readouterr().out
+    assert "incremental, identity: group keys customer" in shown
+    assert "GROUP BY" in shown
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT id,\n  rand() AS r FROM shop.orders"))
+    bad = result(capsys, "check", "-", code=2)
+    assert (bad["obstacle"]["reason"], bad["obstacle"]["line"], bad["obstacle"]["column"]) == ("VOLATILE", 2, 3)
+    (tmp_path / "bad.sql").write_text("SELECT uuid() AS u FROM shop.orders")
+    assert run(["check", "bad.sql"]) == 2
+    shown = capsys.readouterr().out
+    assert "VOLATILE at line 1, column 8 (never)" in shown
+    assert "→ " in shown
+    assert run(["check", "nowhere.sql"]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    assert result(capsys, "status") == []

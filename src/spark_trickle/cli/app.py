@@ -331,6 +331,25 @@ def explain(name: Name) -> None:
 
 
 @app.command()
+def check(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file with a query; - is standard input.")],
+    sql: Annotated[bool, typer.Option("--sql", help="Print what a differential refresh would run, too.")] = False,
+) -> None:
+    """Say before creation whether a query would be incremental, and if not, why and what to change; exit code 2 if not.
+
+    [dim]trickle check revenue.sql
+    echo "SELECT city, count(*) FROM shop.customers GROUP BY city" | trickle check -[/dim]
+    """
+    from spark_trickle.cli.check import read_query, show_check
+
+    out = Output(_state.output)
+    query = read_query(file)
+    with _lake(out) as tr, out.progress("Checking"):
+        found = tr.check(query)
+    raise typer.Exit(show_check(out, found, sql=sql))
+
+
+@app.command()
 def verify(names: Names = None) -> None:
     """Compare stream tables with their definitions, row by row; exit code 1 if one differs. No name: all.
 

@@ -59,7 +59,7 @@ class Inspector:
             reason=compiled.reason,
             identity=compiled.plan.identity if compiled.plan else "the whole row",
             operators=compiled.root.tree() if compiled.root else "(runs as written)",
-            delta_sql=_delta_sql(compiled),
+            delta_sql=delta_sql(compiled),
             full_sql=compile_sql(compiled.plan.full, PlainLeaves()) if compiled.plan else table.definition,
             next_action=action,
             next_reason=reason,
@@ -157,7 +157,7 @@ class Inspector:
         return tuple(result)
 
 
-def _delta_sql(compiled: Compiled) -> str | None:
+def delta_sql(compiled: Compiled) -> str | None:
     """What a DIFFERENTIAL refresh computes when every input changed; the lookup in storage comes after it."""
     plan = compiled.plan
     if plan is None:

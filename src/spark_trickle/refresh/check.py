@@ -1,0 +1,221 @@
+"""Say before creation how a query would be maintained, or why it would not be. Nothing is created, no job is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from spark_trickle.delta.differentiate import differentiate
+from spark_trickle.delta.maintained import maintained
+from spark_trickle.delta.optimize import optimize
+from spark_trickle.delta.root import Comparison, Keyed, Plan, Rows
+from spark_trickle.errors import NotIncremental, TrickleError
+from spark_trickle.lake.attempt import Attempt
+from spark_trickle.model import (
+    LAKE,
+    Check,
+    CheckedInput,
+    CheckedOperator,
+    InputKind,
+    Obstacle,
+    Pointer,
+    StreamTable,
+    TableName,
+)
+from spark_trickle.refresh.definition import Compiled, LakeTables, StateTable
+from spark_trickle.refresh.inspect import delta_sql
+from spark_trickle.refresh.run import Refresher
+from spark_trickle.spark.analyze import Analyzer
+from spark_trickle.sql.algebra import AsOf, Empty, Filter, Named, Operator, Project, Scan
+from spark_trickle.sql.lower import lower
+from spark_trickle.sql.mentions import chains, without_catalog
+from spark_trickle.sql.parse import at_offset, mark
+from spark_trickle.sql.prune import prune
+from spark_trickle.sql.reasons import reason_of
+
+_REASON = re.compile(
+    r"(?P<name>[A-Z_]+)(?: at line (?P<line>\d+), column (?P<column>\d+))?: (?P<message>.*)", re.DOTALL
+)
+# The stream table that would be: no name a user can give.
+_CHECKED = "checked query"
+
+_OPEN = {
+    Comparison.APPROXIMATE: "is a sum of floats, whose last bits depend on the order of rows",
+    Comparison.BAG: "is an array whose order SQL leaves open (UNDETERMINED)",
+    Comparison.OPEN: "has a value that SQL leaves open (UNDETERMINED)",
+}
+
+
+def check_query(refresher: Refresher, query: str, namespace: str) -> Check:
+    """`query` with its places kept: leading blanks and comments stay."""
+    known = {t.name: t for t in refresher.store.stream_tables()}
+    cut = refresher.cut()
+    with refresher.attempts.begin({}, namespace) as attempt:
+        name = TableName(namespace, _CHECKED)
+        compiled = refresher.compiler.compile(attempt, name, query, namespace, cut.pointers, known)
+        if compiled.plan is not None and compiled.root is not None:
+            operators = tuple(_operators(compiled))
+        else:
+            operators = _as_far_as_read(refresher, attempt, query, namespace, known)
+        shown = {t.storage: str(t.name) for t in known.values()}
+        inputs = _inputs(refresher, compiled, cut.pointers, shown)
+    notices = [*compiled.notices]
+    notices += [f"column {c}: it {_OPEN[how]}" for c, how in compiled.compare.items() if how in _OPEN]
+    return Check(
+        query=query,
+        incremental=compiled.incremental,
+        obstacle=None if compiled.incremental else obstacle(query, compiled.reason or ""),
+        columns=compiled.columns,
+        identity=compiled.plan.identity if compiled.plan else "the whole row",
+        operators=operators,
+        inputs=inputs,
+        views=tuple(map(str, compiled.views)),
+        notices=tuple(notices),
+        delta_sql=delta_sql(compiled),
+    )
+
+
+# -- why not -----------------------------------------------------------------------------------------------------------
+
+
+def obstacle(query: str, reason: str) -> Obstacle:
+    """A stored reason, taken apart and explained. Its place counts in the text without the catalog's name."""
+    found = _REASON.fullmatch(reason)
+    if found is None:
+        name, message, place = reason, reason, None
+    else:
+        name, message = found["name"], found["message"]
+        place = (int(found["line"]), int(found["column"])) if found["line"] else None
+    explained = reason_of(name)
+    if place is None:
+        return Obstacle(name, explained.word, message, explained.meaning, explained.change)
+    start = _written_at(query, *place)
+    line, column = map(int, re.findall(r"\d+", at_offset(query, start)))
+    word = re.match(r"\w+|.", query[start:])
+    marked = mark(query, start, start + len(word[0]) if word else start + 1)
+    return Obstacle(name, explained.word, message, explained.meaning, explained.change, line, column, marked)
+
+
+def _written_at(query: str, line: int, column: int) -> int:
+    """The offset in the query as written of a place in the query without `lake.` before its tables."""
+    cut = without_catalog(query, LAKE)
+    before = cut.splitlines(keepends=True)[: line - 1]
+    offset = sum(map(len, before)) + column - 1
+    for parts, start, _ in chains(query):
+        if len(parts) > 2 and parts[0].lower() == LAKE and start <= offset:
+            offset += query.index(".", start) + 1 - start
+    return min(offset, max(len(query) - 1, 0))
+
+
+def _as_far_as_read(
+    refresher: Refresher, attempt: Attempt, query: str, namespace: str, known: Mapping[TableName, StreamTable]
+) -> tuple[CheckedOperator, ...]:
+    """The operators of a refused query where it has a tree, those without a rule named."""
+    tables = LakeTables(refresher.lake, attempt.pointers, known)
+    try:
+        root = prune(lower(without_catalog(query, LAKE), tables, Analyzer(attempt.session), namespace).root)
+    except (TrickleError, ValueError, IndexError, KeyError, AttributeError, AssertionError):
+        return ()  # refused before there was a tree
+
+    def visit(op: Operator, depth: int) -> Iterator[CheckedOperator]:
+        try:
+            differentiate(op)
+            found = maintained(op, None)
+            yield CheckedOperator(depth, op.label, found.how, found.cost)
+        except NotIncremental as refusal:
+            here = not any(_refused(c) for c in op.children)
+            yield CheckedOperator(depth, op.label, refusal.message if here else "above a part without a rule", "")
+        for child in op.children:
+            yield from visit(child, depth + 1)
+
+    return tuple(visit(root, 0))
+
+
+def _refused(op: Operator) -> bool:
+    try:
+        differentiate(op)
+    except NotIncremental:
+        return True
+    return False
+
+
+# -- how ---------------------------------------------------------------------------------------------------------------
+
+
+def _operators(compiled: Compiled) -> Iterator[CheckedOperator]:
+    """The tree, with the tree of each hidden state table below the place that reads it first."""
+    assert compiled.root is not None
+    numbers: dict[TableName, int] = {}
+    states = {s.storage: s for s in compiled.states}
+    yield from _visit(compiled.root, 0, compiled.plan, states, numbers)
+
+
+def _visit(
+    op: Operator, depth: int, plan: Plan | None, states: Mapping[TableName, StateTable], numbers: dict[TableName, int]
+) -> Iterator[CheckedOperator]:
+    state = states.get(op.input) if isinstance(op, Scan) else None
+    if state is not None:
+        seen = state.storage in numbers
+        number = numbers.setdefault(state.storage, len(numbers) + 1)
+        how = "computed once, read again here" if seen else "kept as a hidden table: what is below is its content"
+        yield CheckedOperator(depth, f"State table {number}", how, "follows its own changes")
+        if not seen and state.compiled.root is not None:
+            yield from _visit(state.compiled.root, depth + 1, state.compiled.plan, states, numbers)
+        return
+    found = maintained(op, plan)
+    yield CheckedOperator(depth, op.label, found.how, found.cost)
+    for child in op.children:
+        yield from _visit(child, depth + 1, plan if isinstance(op, Project | Filter) else None, states, numbers)
+
+
+# -- what is read ------------------------------------------------------------------------------------------------------
+
+
+def _inputs(
+    refresher: Refresher, compiled: Compiled, pointers: Mapping[TableName, Pointer], shown: Mapping[TableName, str]
+) -> tuple[CheckedInput, ...]:
+    hidden = {s.storage for s in compiled.states}
+    found = []
+    for name, (kind, columns) in compiled.reads.items():
+        also = tuple(sorted(shown.get(t, str(t)) for t in _also_read(compiled, name) - hidden))
+        rows = _rows(refresher, pointers[name]) if name in pointers else None
+        found.append(CheckedInput(shown.get(name, str(name)), kind, columns, rows, also))
+    return tuple(sorted(found, key=lambda i: (i.kind is not InputKind.SOURCE, i.name)))
+
+
+def _rows(refresher: Refresher, pointer: Pointer) -> int | None:
+    snapshot = refresher.lake.metadata(pointer.location).currentSnapshot()
+    if snapshot is None:
+        return 0
+    summary = dict(snapshot.summary())
+    if "total-records" not in summary:
+        return None
+    return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
+
+
+def _also_read(compiled: Compiled, changed: TableName) -> set[TableName]:
+    """The tables whose content a refresh looks at when `changed` alone changed."""
+    moved, read = {changed}, set()
+    for storage, one in (*((s.storage, s.compiled) for s in compiled.states), (None, compiled)):
+        touched = False
+        for tree in _delta_trees(one, moved):
+            touched = True
+            read |= {op.scan.input for op in tree.walk() if isinstance(op, AsOf)}
+        if touched and storage is not None:
+            moved.add(storage)
+    return read
+
+
+def _delta_trees(compiled: Compiled, changed: set[TableName]) -> Iterator[Operator]:
+    """What a refresh computes; nothing when no input changed."""
+    plan = compiled.plan
+    if plan is None:
+        return
+    first = plan.delta if isinstance(plan, Rows) else plan.change() if plan.algebra is not None else plan.affected()
+    first = optimize(first, changed)
+    if isinstance(first, Empty) or changed.isdisjoint(compiled.inputs):
+        return
+    yield first
+    if isinstance(plan, Keyed) and plan.algebra is None:
+        names = tuple(f"{k.name}__key" for k in plan.keys)
+        yield optimize(plan.recomputed(Named(view="affected keys", names=names)), changed)
