@@ -59,6 +59,7 @@ class Compiled:
     whole: Operator | None = None  # nothing cut out
     states: tuple[StateTable, ...] = ()  # all hidden state tables below, those that others read first
     settled: bool = True  # False: which rows there are depends on values that only the state tables know
+    over_states: Mapping[str, Comparison] = field(default_factory=dict)  # `compare`, the state tables given
 
     @property
     def incremental(self) -> bool:
@@ -241,6 +242,7 @@ class Kept:
     root: Operator
     plan: Plan
     compare: Mapping[str, Comparison]
+    over_states: Mapping[str, Comparison]
     settled: bool
 
 
@@ -264,14 +266,17 @@ class Keeper:
         plan = plan_root(root, tuple(c.name for c in columns), self.types, use_states=self.use_states)
         inexact = {s.storage: s.compiled.compare for s in self.states if s.compiled.compare}
         found = openness(root, inexact, self.types) if inexact else Openness()
-        compare = dict(comparisons(plan, self.types))
-        for c, name in zip(columns, root.columns, strict=True):
-            how = found.columns.get(name, compare.get(c.name, Comparison.EXACT))
-            if how is Comparison.APPROXIMATE and c.type not in ("double", "float"):
-                how = Comparison.OPEN  # a text, an array or a truth value that was made of the float
-            if how is not Comparison.EXACT:
-                compare[c.name] = how
-        return Kept(root, plan, compare, not found.rows)
+        over_states = comparisons(plan, self.types)
+        from_states = {
+            c.name: found.columns[n] for c, n in zip(columns, root.columns, strict=True) if n in found.columns
+        }
+        return Kept(
+            root,
+            plan,
+            _fitting(columns, {**over_states, **from_states}),
+            _fitting(columns, over_states),
+            not found.rows,
+        )
 
     def compiled(
         self,
@@ -297,6 +302,7 @@ class Keeper:
             whole=whole,
             states=states,
             settled=kept.settled,
+            over_states=kept.over_states,
         )
 
     def _typed(self, op: Operator) -> tuple[Column, ...]:
@@ -317,6 +323,15 @@ class Keeper:
             self.states.append(StateTable(storage, made))
             self._shapes[shape] = storage
         return self._shapes[shape]
+
+
+def _fitting(columns: tuple[Column, ...], compare: Mapping[str, Comparison]) -> dict[str, Comparison]:
+    """A text, an array or a truth value that was made of an approximate float has no relative error: it is open."""
+    types = {c.name: c.type for c in columns}
+    return {
+        name: Comparison.OPEN if how is Comparison.APPROXIMATE and types[name] not in ("double", "float") else how
+        for name, how in compare.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from spark_trickle.delta.root import Keyed, Rows
+from spark_trickle.delta.root import Keyed, Plan, Rows
 from spark_trickle.errors import TrickleError
+from spark_trickle.lake.attempt import Attempt
 from spark_trickle.model import (
     LAKE,
     Action,
@@ -19,11 +19,12 @@ from spark_trickle.model import (
     TableName,
     Verification,
 )
-from spark_trickle.refresh.decide import decide_early
+from spark_trickle.refresh.decide import Decision, decide_early
 from spark_trickle.refresh.definition import Compiled
-from spark_trickle.refresh.equality import compare
-from spark_trickle.refresh.inputs import Input, gather
-from spark_trickle.refresh.run import Refresher, unknown
+from spark_trickle.refresh.equality import Difference, compare
+from spark_trickle.refresh.full import AttemptLeaves
+from spark_trickle.refresh.inputs import gather
+from spark_trickle.refresh.run import Refresher, new_state, unknown
 from spark_trickle.refresh.situation import Cut, behind, look
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
@@ -49,16 +50,14 @@ class Inspector:
         cut = r.cut()
         with r.attempts.begin({}, table.namespace) as attempt:
             compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, cut.pointers, known)
-            attempt.register_missing(cut.pointers, compiled.inputs)
-            inputs = gather(r.lake, compiled, attempt.pointers, {d.input: d for d in table.dependencies})
-            action, reason = self._next(table, compiled, inputs, cut)
+            action, reason = self._next(attempt, table, compiled, cut)
         return Explanation(
             name=str(name),
             definition=table.definition,
             incremental=compiled.incremental,
             reason=compiled.reason,
             identity=compiled.plan.identity if compiled.plan else "the whole row",
-            operators=compiled.root.tree() if compiled.root else "(runs as written)",
+            operators=_operators(compiled),
             delta_sql=delta_sql(compiled),
             full_sql=compile_sql(compiled.plan.full, PlainLeaves()) if compiled.plan else table.definition,
             next_action=action,
@@ -66,22 +65,43 @@ class Inspector:
             notices=compiled.notices,
         )
 
-    def _next(self, table: StreamTable, compiled: Compiled, inputs: Sequence[Input], cut: Cut) -> tuple[Action, str]:
+    def _next(self, attempt: Attempt, table: StreamTable, compiled: Compiled, cut: Cut) -> tuple[Action, str]:
         r = self.refresher
-        try:
-            decision = decide_early(look(r.lake, table, compiled, inputs, cut, None))
-        except TrickleError as error:
-            return Action.SKIP, f"{error.code}: {error.message}"
+        have = {t.storage: t for t in table.states}
+        storages = [s.storage for s in compiled.states]
+        attempt.register_missing(cut.pointers, storages)
+        states: list[Decision] = []
+        moved: dict[str, None] = {}
+        for part, plan in (
+            *((have.get(s.storage) or new_state(table, s, cut), s.compiled) for s in compiled.states),
+            (table, compiled),
+        ):
+            there = {i: v for i, v in plan.inputs.items() if i not in storages or i in cut.pointers}
+            frontier = {d.input: d for d in part.dependencies}
+            inputs = gather(r.lake, replace(plan, inputs=there), attempt.pointers, frontier)
+            moved.update({str(i.name): None for i in inputs if i.changed and i.name not in storages})
+            try:
+                decision = decide_early(look(r.lake, part, plan, inputs, cut, None, states))
+            except TrickleError as error:
+                return Action.SKIP, f"{error.code}: {error.message}"
+            states.append(decision or Decision(Action.DIFFERENTIAL, ""))
         if decision is not None:
             return decision.action, decision.reason
         limit = f"{100 * r.settings.max_change_ratio:g} %"
-        moved = ", ".join(str(i.name) for i in inputs if i.changed)
-        return Action.DIFFERENTIAL, f"CHANGE_RATIO: {moved} changed; FULL if more than {limit} of the rows did"
+        return (
+            Action.DIFFERENTIAL,
+            f"CHANGE_RATIO: {', '.join(moved)} changed; FULL if more than {limit} of the rows did",
+        )
 
     # -- verify ----------------------------------------------------------------------------------------------------
 
     def verify(self, name: TableName) -> Verification:
-        """Run the definition as it was written over the inputs at the frontier, and compare."""
+        """Run the definition as it was written over the inputs at the frontier, and compare.
+
+        Where a value that depends on the order of rows decides which rows there are, the text has more than one right
+        answer. Then the parts are compared: each hidden state table with its own definition, and the table exactly
+        with its definition over the state tables.
+        """
         started = time.perf_counter()
         r, table = self.refresher, self.find(name)
         if table.storage_snapshot is None:
@@ -105,13 +125,16 @@ class Inspector:
                     pinned = attempt.pinned_metadata(frontier[input_], snapshot)
                     frontier[input_] = Pointer(input_, pinned, is_view=False)
                 compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, frontier, known)
-                attempt.register_missing(frontier, [table.storage])
+                attempt.register_missing(frontier, [table.storage, *(s.storage for s in compiled.states)])
                 attempt.use(table.namespace)
-                view = attempt.view_name("definition")
-                attempt.session.sql(without_catalog(table.definition, LAKE)).createOrReplaceTempView(view)
-                found = compare(
-                    attempt.session, attempt.qualified(table.storage), quote(view), table.columns, compiled.compare
-                )
+                if compiled.settled or any(s.storage not in frontier for s in compiled.states):
+                    view = attempt.view_name("definition")
+                    attempt.session.sql(without_catalog(table.definition, LAKE)).createOrReplaceTempView(view)
+                    found = compare(
+                        attempt.session, attempt.qualified(table.storage), quote(view), table.columns, compiled.compare
+                    )
+                else:
+                    found = compare_parts(attempt, table, compiled)
         except TrickleError:
             raise
         except Exception as error:
@@ -157,11 +180,38 @@ class Inspector:
         return tuple(result)
 
 
+def compare_parts(attempt: Attempt, table: StreamTable, compiled: Compiled) -> Difference:
+    """The table and its hidden state tables, each against its own tree over what it reads."""
+    found = []
+    for storage, part in (*((s.storage, s.compiled) for s in compiled.states), (table.storage, compiled)):
+        assert part.plan is not None
+        defined = f"({compile_sql(part.plan.full, AttemptLeaves(attempt))})"
+        one = compare(attempt.session, attempt.qualified(storage), defined, part.columns, part.over_states)
+        found.append(replace(one, examples=tuple(f"{storage}: {e}" for e in one.examples)))
+    return Difference(
+        found[-1].rows,
+        sum(f.missing for f in found),
+        sum(f.extra for f in found),
+        tuple(e for f in found for e in f.examples)[:5],
+    )
+
+
+def _operators(compiled: Compiled) -> str:
+    if compiled.root is None:
+        return "(runs as written)"
+    parts = [f"hidden {s.storage}:\n{s.compiled.root.tree(1)}" for s in compiled.states if s.compiled.root]
+    return "\n".join([*parts, compiled.root.tree()])
+
+
 def delta_sql(compiled: Compiled) -> str | None:
     """What a DIFFERENTIAL refresh computes when every input changed; the lookup in storage comes after it."""
-    plan = compiled.plan
-    if plan is None:
+    if compiled.plan is None:
         return None
+    parts = [f"-- hidden {s.storage}\n{_plan_sql(s.compiled.plan)};" for s in compiled.states if s.compiled.plan]
+    return "\n\n".join([*parts, _plan_sql(compiled.plan)])
+
+
+def _plan_sql(plan: Plan) -> str:
     if isinstance(plan, Rows):
         return compile_sql(plan.delta, PlainLeaves())
     if plan.algebra is not None:
