@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Column
-from spark_trickle.spark.compile import Leaves, compile_sql
-from spark_trickle.sql.algebra import Aggregate, Distinct, Item, Operator, Project, UnionAll
+from spark_trickle.spark.compile import Leaves, PlainLeaves, compile_sql
+from spark_trickle.sql.algebra import Aggregate, Distinct, Item, Operator, Project, UnionAll, Window
 from spark_trickle.sql.functions import FunctionKind
-from spark_trickle.sql.scalar import cast, column
+from spark_trickle.sql.scalar import Scalar, cast, column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +65,11 @@ class Analyzer:
             return FunctionKind.SESSION
         return _GROUPS.get(info.getGroup(), FunctionKind.SCALAR)
 
+    def generated(self, child: Operator, generator: Scalar) -> tuple[str, ...]:
+        """The names of the columns that a generator makes over the rows of `child`."""
+        rows = compile_sql(child, PlainLeaves())
+        return tuple(c.name for c in self.columns(f"SELECT `e`.* FROM ({rows}) LATERAL VIEW {generator.sql()} `e`"))
+
     def annotate(self, tree: Operator, leaves: Leaves) -> tuple[Operator, dict[str, str]]:
         """The tree with union branches cast to their common types, and the types of all aggregates.
 
@@ -76,6 +81,10 @@ class Analyzer:
             return {c.name: c.type for c in self.columns(compile_sql(op, leaves))}
 
         def rule(op: Operator) -> Operator:
+            if isinstance(op, Window):
+                keys = Project(child=op.child, items=op.keys)
+                types.update(types_of(keys) if op.keys else {})
+                types.update(types_of(op))
             if isinstance(op, UnionAll):
                 # A branch alone must have the type it has beside the others: its delta may run alone.
                 want = types_of(op)

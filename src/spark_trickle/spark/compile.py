@@ -18,20 +18,31 @@ from spark_trickle.sql.algebra import (
     Aggregate,
     AsOf,
     Changes,
+    Constant,
     Distinct,
     Empty,
+    Explode,
     Filter,
     Item,
     Join,
+    Level,
+    Match,
+    Matched,
     Named,
     Operator,
+    OuterJoin,
     Project,
+    Recursion,
     Restrict,
     Scan,
+    ScanColumn,
     State,
+    TopK,
     UnionAll,
     Weigh,
+    Window,
 )
+from spark_trickle.sql.scalar import Scalar
 
 
 def quote(name: str) -> str:
@@ -94,10 +105,16 @@ class _Compiler:
     def __init__(self, leaves: Leaves) -> None:
         self.leaves = leaves
         self.ctes: list[tuple[str, str]] = []
+        self._inline: dict[str, str] = {}
         self._known: dict[str, str] = {}  # SQL of a CTE -> its name: equal subtrees have equal SQL
 
     def name(self, op: Operator) -> str:
         sql = self.sql(op)
+        if any(isinstance(o, Level) for o in op.walk()) and not isinstance(op, Recursion):
+            # Spark looks for the recursive reference in the step itself, not in a CTE of it.
+            alias = f"step_{len(self._inline) + 1}"
+            self._inline[alias] = sql
+            return f"({sql}) AS {alias}"
         if sql not in self._known:
             self._known[sql] = f"{type(op).__name__.lower()}_{len(self.ctes) + 1}"
             self.ctes.append((self._known[sql], sql))
@@ -109,7 +126,7 @@ class _Compiler:
             return self.leaves.small(op.scan.input)
         if isinstance(op, Named):
             return self.leaves.small(TableName("", op.view))
-        if isinstance(op, Filter | Project | Weigh | Distinct | Aggregate):
+        if isinstance(op, Filter | Project | Weigh | Distinct | Aggregate | Explode | Matched | TopK | Window):
             return self.is_small(op.child)
         if isinstance(op, UnionAll):
             return all(self.is_small(i) for i in op.inputs)
@@ -128,7 +145,10 @@ class _Compiler:
         return self._read(op.scan, self.leaves.state(op.scan.input, op.state))
 
     def _read(self, scan: Scan, table: str, *extra: str) -> str:
-        fields = [f"{quote(f.source)} AS {quote(f.name)}" for f in scan.fields]
+        return self._fields(scan.fields, table, *extra)
+
+    def _fields(self, columns: Iterable[ScanColumn], table: str, *extra: str) -> str:
+        fields = [f"{quote(f.source)} AS {quote(f.name)}" for f in columns]
         return f"SELECT {', '.join((*fields, *extra)) or '1 AS `_`'} FROM {table}"
 
     @sql.register
@@ -179,6 +199,61 @@ class _Compiler:
         return f"SELECT {hint}{_list(op.columns)} FROM {child} LEFT SEMI JOIN {by} ON {on}"
 
     @sql.register
+    def _constant(self, op: Constant) -> str:
+        if op.body is None:
+            return "SELECT 1 AS `_`"
+        return f"SELECT {_list(op.names)} FROM {op.body.sql()} AS `c`({_list(op.names)})"
+
+    @sql.register
+    def _explode(self, op: Explode) -> str:
+        view = f"LATERAL VIEW {'OUTER ' if op.outer else ''}{op.generator.sql()} `e` AS {_list(op.names)}"
+        return f"SELECT {_list(op.columns)} FROM {self.name(op.child)} {view}"
+
+    @sql.register
+    def _window(self, op: Window) -> str:
+        calls = _items(Item(c.name, c.whole) for c in op.calls)
+        return f"SELECT {_list(op.child.columns)}, {calls} FROM {self.name(op.child)}"
+
+    @sql.register
+    def _top_k(self, op: TopK) -> str:
+        order = f" ORDER BY {', '.join(s.sql() for s in op.order)}" if op.order else ""
+        limit = f" LIMIT {op.limit}" if op.limit is not None else ""
+        offset = f" OFFSET {op.offset}" if op.offset else ""
+        return f"SELECT {_list(op.columns)} FROM {self.name(op.child)}{order}{limit}{offset}"
+
+    @sql.register
+    def _matched(self, op: Matched) -> str:
+        child, by = self.name(op.child), self.name(op.by)
+        on = _and(op.conditions)
+        if op.kind is Match.MARK:
+            where = f" WHERE {on}" if on else ""
+            told = f"EXISTS (SELECT 1 FROM {by}{where}) AS {quote(op.mark)}"
+            listed = ", ".join(told if c == op.mark else quote(c) for c in op.columns)
+            return f"SELECT {listed} FROM {child}"
+        if not on:
+            word = "EXISTS" if op.kind is Match.SEMI else "NOT EXISTS"
+            return f"SELECT {_list(op.columns)} FROM {child} WHERE {word} (SELECT 1 FROM {by})"
+        hint = f"/*+ BROADCAST({by}) */ " if self.is_small(op.by) else ""
+        return f"SELECT {hint}{_list(op.columns)} FROM {child} LEFT {op.kind.upper()} JOIN {by} ON {on}"
+
+    @sql.register
+    def _outer_join(self, op: OuterJoin) -> str:
+        left, right = self.name(op.left), self.name(op.right)
+        on = _and(op.conditions) or "true"
+        return f"SELECT {_list(op.columns)} FROM {left} {op.side.upper()} OUTER JOIN {right} ON {on}"
+
+    @sql.register
+    def _recursion(self, op: Recursion) -> str:
+        base = f"SELECT {_list(op.names)} FROM {self.name(op.base)}"
+        step = self.sql(op.step)
+        level = f"{op.level}({_list(op.names)})"
+        return f"WITH RECURSIVE {level} AS ({base} UNION ALL {step}) SELECT {_list(op.names)} FROM {op.level}"
+
+    @sql.register
+    def _level(self, op: Level) -> str:
+        return self._fields(op.fields, op.level)
+
+    @sql.register
     def _join(self, op: Join) -> str:
         """Inputs join in an order that the conditions connect, starting from the first."""
         waiting, conditions = list(op.inputs), list(op.conditions)
@@ -192,11 +267,15 @@ class _Compiler:
             seen |= set(following.columns)
             ready = [c for c in conditions if c.columns <= seen]
             conditions = [c for c in conditions if c not in ready]
-            on = " AND ".join(f"({c.sql()})" for c in ready)
+            on = _and(ready)
             text += f"\n  JOIN {self.name(following)} ON {on}" if on else f"\n  CROSS JOIN {self.name(following)}"
-        where = " AND ".join(f"({c.sql()})" for c in conditions)
+        where = _and(conditions)
         hint = f"/*+ BROADCAST({start}) */ " if small and len(op.inputs) > 1 else ""
         return f"SELECT {hint}{_list(op.columns)} FROM {text}" + (f" WHERE {where}" if where else "")
+
+
+def _and(conditions: Iterable[Scalar]) -> str:
+    return " AND ".join(f"({c.sql()})" for c in conditions)
 
 
 def _connected(seen: set[str], candidate: Operator, conditions: list) -> bool:  # type: ignore[type-arg]

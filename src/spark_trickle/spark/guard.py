@@ -11,7 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.sql.parse import parse_query, pin_time, render
+from spark_trickle.sql.clock import pin_time
+from spark_trickle.sql.parse import parse_query, render
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

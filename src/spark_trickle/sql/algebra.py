@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import singledispatch
 from typing import ClassVar
 
 from spark_trickle.model import TableName
@@ -236,6 +237,92 @@ class Join(Operator):
         return "Join " + (" AND ".join(map(str, self.conditions)) or "(cross)")
 
 
+class Side(StrEnum):
+    LEFT = "left"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OuterJoin(Operator):
+    """LEFT or FULL OUTER JOIN (a RIGHT one is a LEFT one with its inputs swapped)."""
+
+    left: Operator
+    right: Operator
+    conditions: tuple[Scalar, ...]
+    side: Side
+    stateful: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        offered = self.columns
+        if len(set(offered)) != len(offered):
+            raise ValueError(f"join inputs share column names: {offered}")
+        for condition in self.conditions:
+            _demand(condition.columns, offered, "OuterJoin")
+
+    @property
+    def children(self) -> tuple[Operator, ...]:
+        return (self.left, self.right)
+
+    def with_children(self, children: tuple[Operator, ...]) -> Operator:
+        return replace(self, left=children[0], right=children[1])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.left.columns, *self.right.columns)
+
+    @property
+    def label(self) -> str:
+        return f"OuterJoin {self.side} " + (" AND ".join(map(str, self.conditions)) or "(all)")
+
+
+class Match(StrEnum):
+    SEMI = "semi"  # the rows with a partner
+    ANTI = "anti"  # the rows without
+    MARK = "mark"  # all rows, with a column that tells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched(Operator):
+    """Rows of `child` by whether some row of `by` meets all conditions: semi join, anti join, existence join.
+
+    A condition that is NULL is not met. NOT IN is an anti join whose condition says `a = b OR a = b IS NULL`.
+    """
+
+    child: Operator
+    by: Operator
+    conditions: tuple[Scalar, ...]
+    kind: Match
+    mark: str = ""  # the name of the column that tells, for MARK
+    stateful: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        offered = (*self.child.columns, *self.by.columns)
+        if set(self.child.columns) & set(self.by.columns):
+            raise ValueError(f"{self.kind} join inputs share column names: {offered}")
+        for condition in self.conditions:
+            _demand(condition.columns, offered, "Matched")
+
+    @property
+    def children(self) -> tuple[Operator, ...]:
+        return (self.child, self.by)
+
+    def with_children(self, children: tuple[Operator, ...]) -> Operator:
+        return replace(self, child=children[0], by=children[1])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        if self.kind is not Match.MARK:
+            return self.child.columns
+        # The weight stays last, as everywhere.
+        plain = tuple(c for c in self.child.columns if c != WEIGHT)
+        return (*plain, self.mark, WEIGHT) if self.child.weighted else (*plain, self.mark)
+
+    @property
+    def label(self) -> str:
+        word = f"{self.kind} {self.mark}" if self.kind is Match.MARK else str(self.kind)
+        return f"Matched {word} " + (" AND ".join(map(str, self.conditions)) or "(any row)")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionAll(Operator):
     """Bag union; every branch has the columns `names`, in that order."""
@@ -277,6 +364,7 @@ class Call:
     distinct: bool = False
     filter: Scalar | None = None
     plain: bool = True  # False: WITHIN GROUP, IGNORE NULLS, ORDER BY inside
+    open: bool = False  # a window function whose answer SQL leaves open: ties in its order
 
     def __str__(self) -> str:
         return f"{self.whole} AS {self.name}"
@@ -302,6 +390,133 @@ class Aggregate(Unary):
     def label(self) -> str:
         by = ", ".join(map(str, self.keys)) or "()"
         return f"Aggregate by {by}: {', '.join(map(str, self.calls))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window(Unary):
+    """Window functions that share their PARTITION BY; all columns of the child, and one more per call."""
+
+    keys: tuple[Item, ...]  # the partition; the names serve the affected keys
+    calls: tuple[Call, ...]
+    stateful: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for scalar in (*(k.scalar for k in self.keys), *(c.whole for c in self.calls)):
+            _demand(scalar.columns, self.child.columns, "Window")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.child.columns, *(c.name for c in self.calls))
+
+    @property
+    def label(self) -> str:
+        by = ", ".join(str(k.scalar) for k in self.keys) or "()"
+        return f"Window by {by}: {', '.join(map(str, self.calls))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopK(Unary):
+    """ORDER BY … LIMIT … OFFSET."""
+
+    order: tuple[Scalar, ...]  # `x DESC NULLS LAST`
+    limit: int | None
+    offset: int
+    stateful: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for scalar in self.order:
+            _demand(scalar.columns, self.child.columns, "TopK")
+
+    @property
+    def label(self) -> str:
+        by = ", ".join(map(str, self.order)) or "(any order)"
+        many = "all" if self.limit is None else str(self.limit)
+        return f"TopK {many} by {by}" + (f" after {self.offset}" if self.offset else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explode(Unary):
+    """A generator function run for each row: LATERAL VIEW, a lateral function, a generator in the select list."""
+
+    generator: Scalar
+    names: tuple[str, ...]  # of the columns it makes
+    outer: bool = False  # a row that generates nothing stays, with NULLs
+    linear: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _demand(self.generator.columns, self.child.columns, "Explode")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        plain = tuple(c for c in self.child.columns if c != WEIGHT)
+        return (*plain, *self.names, WEIGHT) if self.child.weighted else (*plain, *self.names)
+
+    @property
+    def label(self) -> str:
+        return f"Explode {'outer ' if self.outer else ''}{self.generator} AS {', '.join(self.names)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant(Operator):
+    """Rows that never change: VALUES, range(), or the one row of a SELECT without FROM."""
+
+    names: tuple[str, ...]
+    body: Scalar | None = None  # what stands in FROM; None: one row without columns
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.names
+
+    @property
+    def label(self) -> str:
+        return f"Constant {self.body}" if self.body is not None else "Constant row"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recursion(Operator):
+    """WITH RECURSIVE: base UNION ALL step, where the step reads the rows of the level before (`Level`)."""
+
+    base: Operator
+    step: Operator
+    names: tuple[str, ...]
+    level: str  # which Level leaves are ours
+    stateful: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for part in self.children:
+            if part.columns != self.names:
+                raise ValueError(f"recursion has {part.columns}, not {self.names}")
+
+    @property
+    def children(self) -> tuple[Operator, ...]:
+        return (self.base, self.step)
+
+    def with_children(self, children: tuple[Operator, ...]) -> Operator:
+        return replace(self, base=children[0], step=children[1])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.names
+
+    @property
+    def label(self) -> str:
+        return f"Recursion {self.level}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level(Operator):
+    """Inside the step of a recursion: the rows of the level before."""
+
+    level: str
+    fields: tuple[ScanColumn, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.fields)
+
+    @property
+    def label(self) -> str:
+        return f"Level of {self.level}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,6 +584,50 @@ class Named(Operator):
     @property
     def label(self) -> str:
         return f"Named {self.view}"
+
+
+def correlated(tree: Operator) -> frozenset[str]:
+    """The columns of the query around that a subquery uses."""
+    return frozenset().union(*(s.outer for op in tree.walk() for s in scalars(op)))
+
+
+@singledispatch
+def scalars(op: Operator) -> tuple[Scalar, ...]:  # noqa: ARG001
+    """The scalars of one operator, without its children's."""
+    return ()
+
+
+@scalars.register
+def _(op: Filter) -> tuple[Scalar, ...]:
+    return (op.condition,)
+
+
+@scalars.register
+def _(op: Project) -> tuple[Scalar, ...]:
+    return tuple(i.scalar for i in op.items)
+
+
+@scalars.register(Join)
+@scalars.register(OuterJoin)
+@scalars.register(Matched)
+def _(op: Join | OuterJoin | Matched) -> tuple[Scalar, ...]:
+    return op.conditions
+
+
+@scalars.register(Aggregate)
+@scalars.register(Window)
+def _(op: Aggregate | Window) -> tuple[Scalar, ...]:
+    return (*(k.scalar for k in op.keys), *(c.whole for c in op.calls))
+
+
+@scalars.register
+def _(op: TopK) -> tuple[Scalar, ...]:
+    return op.order
+
+
+@scalars.register
+def _(op: Explode) -> tuple[Scalar, ...]:
+    return (op.generator,)
 
 
 def at(tree: Operator, state: State) -> Operator:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Protocol
 
+from spark_trickle.sql.algebra import Operator
+from spark_trickle.sql.scalar import Scalar
+
 
 class FunctionKind(StrEnum):
     SCALAR = "scalar"
@@ -17,6 +20,10 @@ class FunctionKind(StrEnum):
 
 class Functions(Protocol):
     def kind(self, name: str) -> FunctionKind: ...
+
+    def generated(self, child: Operator, generator: Scalar) -> tuple[str, ...]:
+        """The names of the columns that a generator makes over the rows of `child`."""
+        ...
 
 
 # Another answer every time they run: a delta computed with one answer cannot be retracted with another.

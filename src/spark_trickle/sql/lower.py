@@ -7,45 +7,52 @@ place in the text (`NotIncremental`), which AUTO turns into FULL.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from spark_trickle.errors import NotIncremental
-from spark_trickle.model import InputKind, TableName
-from spark_trickle.sql.algebra import Distinct, Filter, Item, Join, Operator, Project, Scan, ScanColumn, UnionAll
-from spark_trickle.sql.functions import Functions
-from spark_trickle.sql.grouping import lower_grouped
+from spark_trickle.model import TableName
+from spark_trickle.sql.algebra import (
+    Aggregate,
+    Call,
+    Constant,
+    Distinct,
+    Explode,
+    Filter,
+    Item,
+    Join,
+    Match,
+    Operator,
+    Project,
+    Recursion,
+    TopK,
+    UnionAll,
+    correlated,
+    keep,
+)
+from spark_trickle.sql.context import Context, Cte, LakeTable, LakeView, Recursing, Relation, Tables
+from spark_trickle.sql.decorrelate import exists, not_in, rejects_null, scalar_value
+from spark_trickle.sql.functions import FunctionKind, Functions
+from spark_trickle.sql.grouping import Grouping
 from spark_trickle.sql.parse import parse_query, place
-from spark_trickle.sql.resolve import Resolver
-from spark_trickle.sql.scalar import Scalar, column, conjuncts, equal
-from spark_trickle.sql.scope import Output, Scope, Unresolved, Visible, join_scopes
+from spark_trickle.sql.resolve import Pending, Place, Resolver, SubqueryKind, function_name
+from spark_trickle.sql.scalar import (
+    Scalar,
+    call,
+    column,
+    conjunction,
+    conjuncts,
+    equal,
+    greater,
+    number,
+)
+from spark_trickle.sql.scope import Output, Scope, Unresolved
+from spark_trickle.sql.sources import Sources
+from spark_trickle.sql.windows import expand_named, lower_windows
 
-MAX_VIEW_DEPTH = 10
-
-
-@dataclass(frozen=True, slots=True)
-class LakeTable:
-    """A table the definition may read: a source, or the storage of a stream table."""
-
-    name: TableName
-    kind: InputKind
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LakeView:
-    """A plain view: its text is inlined."""
-
-    name: TableName
-    text: str
-    namespace: str
-    columns: tuple[str, ...]
-
-
-class Tables(Protocol):
-    def find(self, parts: tuple[str, ...], namespace: str) -> LakeTable | LakeView | None: ...
+__all__ = ["LakeTable", "LakeView", "Lowered", "Tables", "lower"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +66,15 @@ class Lowered:
     notices: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
-    operator: Operator
-    outputs: tuple[Output, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a query sees from outside: CTEs by name, and where unqualified tables live."""
-
-    namespace: str
-    text: str
-    ctes: dict[str, tuple[exp.Expr, tuple[str, ...], Context]] = field(default_factory=dict)
-    view_depth: int = 0
-
-
 def lower(text: str, tables: Tables, functions: Functions, namespace: str) -> Lowered:
     lowering = Lowering(tables, functions)
     relation = lowering.query(parse_query(text), Context(namespace=namespace, text=text))
+    left = correlated(relation.operator)
+    if left:
+        raise NotIncremental("CORRELATION", f"{sorted(left)} could not be traced to a query around")
+    root = Project(child=relation.operator, items=keep(*(o.name for o in relation.outputs)))
     return Lowered(
-        root=relation.operator,
+        root=relation.operator if relation.operator.columns == root.columns else root,
         shown=tuple(o.shown for o in relation.outputs),
         inputs=tuple(lowering.inputs.values()),
         views=tuple(lowering.views.values()),
@@ -96,7 +91,9 @@ class Lowering:
         self.inputs: dict[TableName, LakeTable] = {}
         self.views: dict[TableName, LakeView] = {}
         self.notices: list[str] = []
+        self.sources = Sources(self)
         self._taken: set[str] = {"__w"}
+        self._shared: dict[int, Relation] = {}  # CTEs by their body: read twice, computed once
 
     def fresh(self, base: str) -> str:
         name, n = base, 1
@@ -109,66 +106,164 @@ class Lowering:
     def refuse(self, reason: str, message: str, node: exp.Expr, context: Context) -> NotIncremental:
         return NotIncremental(reason, message, place=place(node, context.text))
 
+    def resolver(self, scope: Scope, context: Context) -> Resolver:
+        def subquery(node: exp.Expr, around: Scope) -> Operator:
+            relation = self.query(node, replace(context, outer=around))
+            return Project(child=relation.operator, items=keep(*(o.name for o in relation.outputs)))
+
+        return Resolver(scope, self.functions, context.text, fresh=self.fresh, subquery=subquery, outer=context.outer)
+
     # -- queries ---------------------------------------------------------------------------------------------------
 
     def query(self, node: exp.Expr, context: Context) -> Relation:
         context = self._with_ctes(node, context)
-        self._refuse_tail(node, context)
-        if isinstance(node, exp.Subquery):
-            return self.query(node.this, context)
-        if isinstance(node, exp.Union):
-            return self._union(node, context)
-        if isinstance(node, exp.SetOperation):
-            word = "INTERSECT" if isinstance(node, exp.Intersect) else "EXCEPT"
-            raise self.refuse("SET_OPERATION", f"{word} has no delta rule yet", node, context)
         if isinstance(node, exp.Select):
             return self._select(node, context)
-        raise self.refuse("QUERY_FORM", f"{node.key} has no delta rule yet", node, context)
+        if isinstance(node, exp.Subquery):
+            relation = self.query(node.this, context)
+        elif isinstance(node, exp.Union):
+            relation = self._union(node, context)
+        elif isinstance(node, exp.SetOperation):
+            relation = self._set_operation(node, context)
+        elif isinstance(node, exp.Values):
+            operator, scope = self.sources.values(node, context)
+            relation = Relation(operator, tuple(scope.star))
+        else:
+            raise self.refuse("QUERY_FORM", f"{node.key} has no delta rule yet", node, context)
+        return self._top_of_outputs(node, relation, context)
 
     def _with_ctes(self, node: exp.Expr, context: Context) -> Context:
         clause = node.args.get("with_")
         if clause is None:
             return context
-        if clause.args.get("recursive"):
-            raise self.refuse("RECURSION", "WITH RECURSIVE has no delta rule yet", clause, context)
-        inner = Context(context.namespace, context.text, dict(context.ctes), context.view_depth)
         for cte in clause.expressions:
             # A CTE sees those before it, as they are now.
-            seen = Context(inner.namespace, inner.text, dict(inner.ctes), inner.view_depth)
             aliases = tuple(c.name for c in cte.args["alias"].args.get("columns") or ())
-            inner.ctes[cte.alias.lower()] = (cte.this, aliases, seen)
-        return inner
+            recursive = bool(clause.args.get("recursive")) and _reads(cte.this, cte.alias)
+            known = Cte(cte.this, aliases, context, recursive)
+            context = replace(context, ctes={**context.ctes, cte.alias.lower(): known})
+        return context
 
-    def _refuse_tail(self, node: exp.Expr, context: Context) -> None:
-        for arg in ("limit", "offset"):
-            if node.args.get(arg) is not None:
-                raise self.refuse("LIMIT", "LIMIT and OFFSET have no delta rule yet", node.args[arg], context)
-        for arg in ("order", "sort", "cluster", "distribute"):
-            if node.args.get(arg) is not None:
-                self.notices.append(f"{arg.upper()} BY is ignored: a table has no order")
+    def cte(self, name: str, cte: Cte) -> Relation:
+        """A CTE: lowered once, and seen by each reader under names of its own."""
+        found = self._shared.get(id(cte.body))
+        if found is None:
+            found = self._recursion(name, cte) if cte.recursive else self.query(cte.body, cte.context)
+            if correlated(found.operator):
+                return found
+            self._shared[id(cte.body)] = found
+            return found
+        outputs = tuple(Output(o.shown, self.fresh(o.name)) for o in found.outputs)
+        items = tuple(Item(n.name, column(o.name)) for n, o in zip(outputs, found.outputs, strict=True))
+        return Relation(Project(child=found.operator, items=items), outputs)
+
+    def _recursion(self, name: str, cte: Cte) -> Relation:
+        body = cte.body
+        while isinstance(body, exp.Subquery):
+            body = body.this
+        if not isinstance(body, exp.Union) or body.args.get("distinct") or _reads(body.this, name):
+            raise self.refuse("RECURSION", "a recursive CTE is a base UNION ALL a step", body, cte.context)
+        if any(body.args.get(a) is not None for a in ("limit", "offset", "order", "with_")):
+            raise self.refuse("RECURSION", "LIMIT or WITH on a recursive CTE has no delta rule", body, cte.context)
+        base = self.query(body.this, cte.context)
+        shown = cte.columns or tuple(o.shown for o in base.outputs)
+        outputs = tuple(Output(s, self.fresh(f"r_{s}")) for s in shown)
+        names = tuple(o.name for o in outputs)
+        level = self.fresh(f"level_{name}")
+        context = replace(cte.context, ctes={**cte.context.ctes, name.lower(): Recursing(level, outputs)})
+        step = self.query(body.expression, context)
+        operator = Recursion(base=renamed(base, names), step=renamed(step, names), names=names, level=level)
+        return Relation(operator, outputs)
 
     def _union(self, node: exp.Union, context: Context) -> Relation:
+        left, right = self.query(node.this, context), self.query(node.expression, context)
         if node.args.get("by_name"):
-            raise self.refuse("UNION_BY_NAME", "UNION BY NAME has no delta rule yet", node, context)
+            right = self._by_name(node, left, right, context)
+        outputs = tuple(Output(o.shown, self.fresh(f"u_{o.shown}")) for o in left.outputs)
+        names = tuple(o.name for o in outputs)
+        union: Operator = UnionAll(inputs=(renamed(left, names), renamed(right, names)), names=names)
+        return Relation(Distinct(child=union) if node.args.get("distinct") else union, outputs)
+
+    def _by_name(self, node: exp.Expr, left: Relation, right: Relation, context: Context) -> Relation:
+        theirs = {o.shown.lower(): o for o in right.outputs}
+        if {o.shown.lower() for o in left.outputs} != set(theirs) or len(theirs) != len(right.outputs):
+            raise self.refuse("UNION_BY_NAME", "UNION BY NAME of different columns", node, context)
+        return Relation(right.operator, tuple(theirs[o.shown.lower()] for o in left.outputs))
+
+    def _set_operation(self, node: exp.SetOperation, context: Context) -> Relation:
+        """INTERSECT and EXCEPT: count each row on both sides, then say how often it stays."""
+        intersect = isinstance(node, exp.Intersect)
+        if node.args.get("by_name"):
+            raise self.refuse("SET_OPERATION", "BY NAME is for UNION", node, context)
         left, right = self.query(node.this, context), self.query(node.expression, context)
         outputs = tuple(Output(o.shown, self.fresh(f"u_{o.shown}")) for o in left.outputs)
         names = tuple(o.name for o in outputs)
-        branches = tuple(
-            Project(
-                child=side.operator,
-                items=tuple(Item(n, column(o.name)) for n, o in zip(names, side.outputs, strict=True)),
-            )
-            for side in (left, right)
-        )
-        union: Operator = UnionAll(inputs=branches, names=names)
-        return Relation(Distinct(child=union) if node.args.get("distinct") else union, outputs)
+        marks = (self.fresh("is_left"), self.fresh("is_right"))
+        branches = []
+        for at, side in enumerate((left, right)):
+            told = tuple(Item(m, number(int(n == at))) for n, m in enumerate(marks))
+            child = renamed(side, names)
+            branches.append(Project(child=child, items=(*keep(*names), *told)))
+        union = UnionAll(inputs=tuple(branches), names=(*names, *marks))
+        keys = tuple(Item(self.fresh(f"k_{n}"), column(n)) for n in names)
+        lefts, rights = (Call(self.fresh(f"n_{m}"), call("sum", column(m)), "sum", (column(m),)) for m in marks)
+        counted = Aggregate(child=union, keys=keys, calls=(lefts, rights))
+        has_left, has_right = (greater(column(c.name), number(0)) for c in (lefts, rights))
+        items = tuple(Item(n, column(k.name)) for n, k in zip(names, keys, strict=True))
+        if node.args.get("distinct"):
+            other = has_right if intersect else equal(column(rights.name), number(0))
+            condition = conjunction((has_left, other))
+            assert condition is not None
+            return Relation(Project(child=Filter(child=counted, condition=condition), items=items), outputs)
+        if intersect:
+            many = call("least", column(lefts.name), column(rights.name))
+        else:
+            many = Scalar(exp.Sub(this=column(lefts.name).tree, expression=column(rights.name).tree))
+        some = Filter(child=counted, condition=greater(many, number(0)))
+        copies = call("explode", call("sequence", number(1), many))
+        spread = Explode(child=some, generator=copies, names=(self.fresh("copy"),))
+        return Relation(Project(child=spread, items=items), outputs)
+
+    # -- ORDER BY, LIMIT -------------------------------------------------------------------------------------------
+
+    def _top_of_outputs(self, node: exp.Expr, relation: Relation, context: Context) -> Relation:
+        """ORDER BY … LIMIT after a set operation or around parentheses: over the output columns."""
+        bounds = self._bounds(node, context)
+        if bounds is None:
+            return relation
+        resolver = self.resolver(Scope(star=list(relation.outputs)), context)
+        order = []
+        for ordered in node.args["order"].expressions if node.args.get("order") else ():
+            at = _ordinal(ordered)
+            inner = column(relation.outputs[at].name) if at is not None else None
+            order.append(_ordered(ordered, inner or resolver.scalar(ordered.this, clause=Place.ORDER_BY)))
+        if resolver.pending:
+            raise self.refuse("SUBQUERY", "a subquery in ORDER BY has no delta rule yet", node, context)
+        return replace(relation, operator=_top(relation.operator, order, bounds))
+
+    def _bounds(self, node: exp.Expr, context: Context) -> tuple[int | None, int] | None:
+        """(limit, offset); None where there is neither, and an order means nothing."""
+        limit, offset = node.args.get("limit"), node.args.get("offset")
+        if limit is None and offset is None:
+            for arg in ("order", "sort", "cluster", "distribute"):
+                if node.args.get(arg) is not None:
+                    self.notices.append(f"{arg.upper()} BY is ignored: a table has no order")
+            return None
+        found: list[int | None] = []
+        for part in (limit, offset):
+            value = None if part is None else part.expression
+            if value is None or value.sql().upper() == "ALL":
+                found.append(None)
+            elif isinstance(value, exp.Literal) and value.is_int:
+                found.append(int(value.name))
+            else:
+                raise self.refuse("LIMIT", "LIMIT and OFFSET take a whole number here", value, context)
+        return found[0], found[1] or 0
 
     # -- SELECT ----------------------------------------------------------------------------------------------------
 
     def _select(self, node: exp.Select, context: Context) -> Relation:
         for arg, reason, what in (
-            ("laterals", "LATERAL_VIEW", "LATERAL VIEW"),
-            ("pivots", "PIVOT", "PIVOT"),
             ("match", "MATCH_RECOGNIZE", "MATCH_RECOGNIZE"),
             ("qualify", "QUALIFY", "QUALIFY"),
             ("kind", "QUERY_FORM", "SELECT AS"),
@@ -176,35 +271,116 @@ class Lowering:
             if node.args.get(arg):
                 found = node.args[arg][0] if isinstance(node.args[arg], list) else node
                 raise self.refuse(reason, f"{what} has no delta rule yet", found, context)
-        if node.args.get("from_") is None:
-            raise self.refuse("NO_SOURCE", "a query without FROM has nothing that changes", node, context)
         if any(isinstance(e, exp.Star) and e.args.get("replace") for e in node.expressions):
             raise self.refuse("STAR_REPLACE", "SELECT * REPLACE has no delta rule yet", node, context)
-        relation, scope = self._from(node, context)
-        resolver = Resolver(scope, self.functions, context.text)
+        node = expand_named(node, context.text)
+        operator: Operator
+        if node.args.get("from_") is None:
+            operator, scope = Constant(names=()), Scope()
+        else:
+            operator, scope = self.sources.clause(node, context)
+        resolver = self.resolver(scope, context)
         where = node.args.get("where")
         if where is not None:
-            relation = _filtered(relation, resolver.scalar(where.this, clause="WHERE"))
+            condition = resolver.scalar(where.this, clause=Place.WHERE)
+            operator = self.filtered(operator, condition, _take(resolver))
         selected = self._select_list(node, resolver, context)
-        grouped = lower_grouped(node, selected, resolver, relation, self.fresh)
-        if grouped is None:
-            items = tuple(Item(self.fresh(shown or "column"), scalar) for shown, scalar in selected)
-            relation = Project(child=relation, items=items)
-        else:
-            relation, items = grouped
-        outputs = tuple(Output(shown, i.name) for (shown, _), i in zip(selected, items, strict=True))
+        bounds = self._bounds(node, context)
+        order = self._order(node, selected, resolver) if bounds is not None else ()
+        having = None
+        if node.args.get("having") is not None:
+            having = resolver.scalar(node.args["having"].this, clause=Place.HAVING)
+        scalars = [*(s for _, s in selected), *(s for _, s in order)]
+        operator, found = self._grouped(node, selected, scalars, having, resolver, operator)
+        operator, found = lower_windows(found, operator, self.fresh)
+        return self._finish(node, operator, selected, found, order, bounds, context)
+
+    def _grouped(
+        self,
+        node: exp.Select,
+        selected: tuple[tuple[str, Scalar], ...],
+        scalars: Sequence[Scalar],
+        having: Scalar | None,
+        resolver: Resolver,
+        operator: Operator,
+    ) -> tuple[Operator, Sequence[Scalar]]:
+        grouping = Grouping(resolver, self.fresh, node)
+        if not grouping.applies(scalars):
+            return self.attach_all(operator, _take(resolver)), scalars
+        grouping.read_keys(selected)
+        pending = _take(resolver, forget=False)
+        used = grouping.below([*scalars, *([having] if having else ())])
+        operator = grouping.expand(self.attach_all(operator, [p for p in pending if p.name in used]))
+        found = tuple(grouping.over(s) for s in scalars)
+        condition = None if having is None else grouping.over(having)
+        above = [replace(p, values=tuple(grouping.over(v) for v in p.values)) for p in pending if p.name not in used]
+        # What these subqueries use of the rows must be a key; they find it under its old name.
+        outer = sorted(frozenset().union(*(correlated(p.operator) for p in above)))
+        seen = tuple(Item(o, grouping.over(column(o))) for o in outer)
+        result = grouping.aggregate(operator)
+        if seen:
+            result = Project(child=result, items=(*keep(*result.columns), *seen))
+        if condition is not None:
+            result = self.filtered(result, condition, [p for p in above if p.name in condition.columns])
+        needed = frozenset().union(*(s.columns for s in found))
+        return self.attach_all(result, [p for p in above if p.name in needed]), found
+
+    def _finish(
+        self,
+        node: exp.Select,
+        operator: Operator,
+        selected: tuple[tuple[str, Scalar], ...],
+        found: Sequence[Scalar],
+        order: Sequence[tuple[exp.Ordered, Scalar]],
+        bounds: tuple[int | None, int] | None,
+        context: Context,
+    ) -> Relation:
+        """The select list itself, DISTINCT and the top rows."""
+        items: list[Item] = []
+        outputs: list[Output] = []
+        generated: dict[int, tuple[str, ...]] = {}
+        for at, ((shown, _), scalar) in enumerate(zip(selected, found, strict=False)):
+            if self._generates(scalar):
+                if generated:
+                    raise self.refuse("GENERATOR", "two generators in one select list", node, context)
+                operator, generated[at] = self.exploded(operator, scalar, _aliases(node, shown))
+        for at, ((shown, _), scalar) in enumerate(zip(selected, found, strict=False)):
+            if at in generated:
+                named = _aliases(node, shown) or (shown,) * (len(generated[at]) == 1) or ("",) * len(generated[at])
+                items += keep(*generated[at])
+                outputs += [Output(s, n) for s, n in zip(named, generated[at], strict=True)]
+                continue
+            name = self.fresh(shown or "column")
+            items.append(Item(name, scalar))
+            outputs.append(Output(shown, name))
+        visible = tuple(items)
+        sort = [(o, Item(self.fresh("order"), s)) for (o, _), s in zip(order, found[len(selected) :], strict=True)]
         distinct = node.args.get("distinct")
-        if distinct is not None:
-            if distinct.args.get("on"):
-                raise self.refuse("DISTINCT_ON", "DISTINCT ON is not Spark SQL", distinct, context)
-            relation = Distinct(child=relation)
-        return Relation(relation, outputs)
+        if distinct is not None and distinct.args.get("on"):
+            raise self.refuse("DISTINCT_ON", "DISTINCT ON is not Spark SQL", distinct, context)
+        if distinct is not None and bounds is not None:
+            # The order can only use what is selected.
+            by = {i.scalar: i.name for i in visible}
+            keys = []
+            for ordered, item in sort:
+                if item.scalar not in by:
+                    raise self.refuse("LIMIT", "ORDER BY of something that DISTINCT drops", node, context)
+                keys.append(_ordered(ordered, column(by[item.scalar])))
+            rows = Distinct(child=Project(child=operator, items=visible))
+            return Relation(_top(rows, keys, bounds), tuple(outputs))
+        if bounds is not None:
+            every = Project(child=operator, items=(*visible, *(i for _, i in sort)))
+            top = _top(every, [_ordered(o, column(i.name)) for o, i in sort], bounds)
+            result: Operator = Project(child=top, items=keep(*(i.name for i in visible))) if sort else top
+            return Relation(result, tuple(outputs))
+        result = Project(child=operator, items=visible)
+        return Relation(Distinct(child=result) if distinct is not None else result, tuple(outputs))
 
     def _select_list(self, node: exp.Select, resolver: Resolver, context: Context) -> tuple[tuple[str, Scalar], ...]:
         """(shown name, scalar) for each output column, stars expanded, lateral aliases seen through."""
         selected: list[tuple[str, Scalar]] = []
         for item in node.expressions:
-            inner = item.unalias()
+            inner = item.this if isinstance(item, exp.Aliases) else item.unalias()
             star = inner if isinstance(inner, exp.Star) else inner.this if isinstance(inner, exp.Column) else None
             if isinstance(star, exp.Star):
                 qualifier = tuple(p.name for p in inner.parts[:-1]) if isinstance(inner, exp.Column) else ()
@@ -215,145 +391,154 @@ class Lowering:
                     raise self.refuse("STAR", f"{why} cannot be expanded", inner, context) from None
                 selected += [(o.shown, column(o.name)) for o in outputs if o.shown.lower() not in dropped]
                 continue
-            scalar = resolver.scalar(inner, clause="SELECT")
+            scalar = resolver.scalar(inner, clause=Place.SELECT)
             named = isinstance(item, exp.Alias) or isinstance(inner, exp.Column | exp.Dot)
             shown = (item.alias or inner.name) if named else ""
+            if isinstance(item, exp.Aliases):
+                shown = ", ".join(e.name for e in item.expressions)
             if isinstance(item, exp.Alias):
                 resolver.aliases.setdefault(shown.lower(), scalar)
             selected.append((shown, scalar))
         return tuple(selected)
 
-    # -- FROM ------------------------------------------------------------------------------------------------------
+    def _order(
+        self, node: exp.Select, selected: tuple[tuple[str, Scalar], ...], resolver: Resolver
+    ) -> tuple[tuple[exp.Ordered, Scalar], ...]:
+        if node.args.get("order") is None:
+            return ()
+        names = {shown.lower(): scalar for shown, scalar in reversed(selected) if shown}
+        resolver.aliases.update(names)  # columns of a star are names as well
+        found = []
+        for ordered in node.args["order"].expressions:
+            at = _ordinal(ordered)
+            if at is not None:
+                found.append((ordered, selected[at][1]))
+            else:
+                found.append((ordered, resolver.scalar(ordered.this, clause=Place.ORDER_BY)))
+        return tuple(found)
 
-    def _from(self, node: exp.Select, context: Context) -> tuple[Operator, Scope]:
-        operator, scope = self._source(node.args["from_"].this, context)
-        return self._joins(node.args.get("joins") or (), operator, scope, context)
+    # -- generators ------------------------------------------------------------------------------------------------
 
-    def _joins(
-        self, joins: list[exp.Join] | tuple[()], operator: Operator, scope: Scope, context: Context
-    ) -> tuple[Operator, Scope]:
-        for join in joins:
-            side, kind = join.side.upper(), join.kind.upper()
-            if side in ("LEFT", "RIGHT", "FULL") and kind not in ("SEMI", "ANTI"):
-                raise self.refuse("OUTER_JOIN", f"{side} OUTER JOIN has no delta rule yet", join.this, context)
-            if kind in ("SEMI", "ANTI"):
-                raise self.refuse("SEMI_JOIN", f"{kind} JOIN has no delta rule yet", join.this, context)
-            if kind not in ("", "INNER", "CROSS", "OUTER"):
-                raise self.refuse("JOIN_FORM", f"{kind} JOIN has no delta rule yet", join.this, context)
-            right, right_scope = self._source(join.this, context)
-            using = tuple(i.name for i in join.args.get("using") or ())
-            if join.method.upper() == "NATURAL":
-                theirs_ = {o.shown for o in right_scope.star}
-                using = tuple(o.shown for o in scope.star if o.shown in theirs_)
-            conditions: list[Scalar] = []
-            try:
-                for name in using:
-                    mine_, theirs = scope.find(name), right_scope.find(name)
-                    if mine_ is None or theirs is None:
-                        raise Unresolved(name)
-                    conditions.append(equal(column(mine_.name), column(theirs.name)))
-                scope = join_scopes(scope, right_scope, using)
-            except Unresolved as why:
-                raise self.refuse("NAME_RESOLUTION", str(why), join, context) from None
-            if join.args.get("on") is not None:
-                resolver = Resolver(scope, self.functions, context.text)
-                conditions += conjuncts(resolver.scalar(join.args["on"], clause="ON"))
-            operator = _joined(operator, right, tuple(conditions))
-        return operator, scope
+    def _generates(self, scalar: Scalar) -> bool:
+        name = function_name(scalar.tree)
+        return name is not None and self.functions.kind(name) is FunctionKind.GENERATOR
 
-    def _source(self, node: exp.Expr, context: Context) -> tuple[Operator, Scope]:
-        for arg, reason, what in (
-            ("pivots", "PIVOT", "PIVOT"),
-            ("sample", "SAMPLE", "TABLESAMPLE"),
-            ("laterals", "LATERAL_VIEW", "LATERAL VIEW"),
-            ("version", "TIME_TRAVEL", "VERSION / TIMESTAMP AS OF"),
-            ("when", "TIME_TRAVEL", "VERSION / TIMESTAMP AS OF"),
-        ):
-            if node.args.get(arg):
-                raise self.refuse(reason, f"{what} has no delta rule yet", node, context)
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            operator, scope = self._table(node, context)
-        elif isinstance(node, exp.Subquery):
-            operator, scope = self._subquery(node, context)
-        elif isinstance(node, exp.Values):
-            raise self.refuse("VALUES", "an inline VALUES table has no delta rule yet", node, context)
-        elif isinstance(node, exp.Lateral):
-            raise self.refuse("LATERAL", "LATERAL has no delta rule yet", node, context)
-        else:
-            raise self.refuse("TABLE_FUNCTION", "a table function has no delta rule yet", node, context)
-        return self._joins(node.args.get("joins") or (), operator, scope, context)
+    def exploded(
+        self, child: Operator, generator: Scalar, shown: Sequence[str], *, outer: bool = False
+    ) -> tuple[Operator, tuple[str, ...]]:
+        """A generator run over the rows of `child`; the names of its columns."""
+        if not shown:
+            shown = self.functions.generated(child, generator)
+        names = tuple(self.fresh(s) for s in shown)
+        return Explode(child=child, generator=generator, names=names, outer=outer), names
 
-    def _subquery(self, node: exp.Subquery, context: Context) -> tuple[Operator, Scope]:
-        if isinstance(node.this, exp.Table):  # parentheses around a join
-            if node.args.get("alias"):
-                raise self.refuse("ALIASED_JOIN", "an alias on a table in parentheses has no rule yet", node, context)
-            return self._source(node.this, context)
-        relation = self.query(node.this, context)
-        return self._visible(relation, (node.alias,) if node.alias else (), _alias_columns(node))
+    # -- conditions and subqueries ---------------------------------------------------------------------------------
 
-    def _visible(
-        self, relation: Relation, qualifier: tuple[str, ...], renamed: tuple[str, ...]
-    ) -> tuple[Operator, Scope]:
-        outputs = relation.outputs
-        if renamed:
-            if len(renamed) > len(outputs):
-                raise NotIncremental("COLUMN_ALIASES", f"{len(renamed)} names for {len(outputs)} columns")
-            # A view keeps the columns it had when it was made.
-            outputs = tuple(Output(s, o.name) for s, o in zip(renamed, outputs, strict=False))
-        return relation.operator, Scope(relations=[Visible(qualifier, outputs)], star=list(outputs))
+    def filtered(self, operator: Operator, condition: Scalar, pending: Sequence[Pending]) -> Operator:
+        """WHERE: plain conditions first, then subqueries as semi and anti joins, then what needs their values."""
+        by_name = {p.name: p for p in pending}
+        parts = conjuncts(condition)
+        later: list[Scalar] = []
+        whole: list[tuple[Pending, Match]] = []
+        for part in parts:
+            used = part.columns & by_name.keys()
+            if not used:
+                operator = _filtered(operator, part)
+                continue
+            one = _whole_subquery(part, by_name)
+            if one is None:
+                later.append(part)
+            else:
+                whole.append(one)
+        attached: set[str] = set()
+        for one_pending, kind in whole:
+            if any(one_pending.name in part.columns for part in later):
+                later.append(_as_condition(one_pending, kind))
+            else:
+                operator = self.attach(operator, one_pending, kind)
+        for part in later:
+            for name in sorted(part.columns & by_name.keys() - attached):
+                alone = sum(name in p.columns for p in later) == 1
+                strict = alone and rejects_null(part, name)
+                operator = self.attach(operator, by_name[name], Match.MARK, strict=strict)
+                attached.add(name)
+            operator = _filtered(operator, part)
+        return operator
 
-    def _table(self, node: exp.Table, context: Context) -> tuple[Operator, Scope]:
-        parts = tuple(p.name for p in node.parts)
-        renamed = _alias_columns(node)
-        if len(parts) == 1 and parts[0].lower() in context.ctes:
-            body, aliases, inner = context.ctes[parts[0].lower()]
-            relation = self.query(body, inner)
-            return self._visible(relation, (node.alias or parts[0],), renamed or aliases)
-        found = self.tables.find(parts, context.namespace)
-        qualifier = (node.alias,) if node.alias else parts
-        if found is None:
-            raise self.refuse("UNKNOWN_INPUT", f"{'.'.join(parts)} is not a table of the lake", node, context)
-        if isinstance(found, LakeView):
-            return self._visible(self._view(found, node, context), qualifier, renamed or found.columns)
-        self.inputs[found.name] = found
-        prefix = node.alias or parts[-1]
-        fields = tuple(ScanColumn(c, self.fresh(f"{prefix}_{c}")) for c in found.columns)
-        outputs = tuple(Output(f.source, f.name) for f in fields)
-        return self._visible(Relation(Scan(input=found.name, fields=fields), outputs), qualifier, renamed)
+    def attach_all(self, operator: Operator, pending: Iterable[Pending]) -> Operator:
+        for one in pending:
+            if one.name not in operator.columns:
+                operator = self.attach(operator, one, Match.MARK)
+        return operator
 
-    def _view(self, view: LakeView, node: exp.Expr, context: Context) -> Relation:
-        if context.view_depth >= MAX_VIEW_DEPTH:
-            raise self.refuse("VIEW_DEPTH", f"views nested deeper than {MAX_VIEW_DEPTH}", node, context)
-        self.views[view.name] = view
-        inner = Context(namespace=view.namespace, text=view.text, view_depth=context.view_depth + 1)
-        try:
-            return self.query(parse_query(view.text), inner)
-        except NotIncremental as why:
-            raise NotIncremental(
-                why.reason, f"in view {view.name}: {why.message}", place=place(node, context.text)
-            ) from why
+    def attach(self, operator: Operator, pending: Pending, kind: Match, *, strict: bool = False) -> Operator:
+        sub = pending.operator
+        if pending.kind is SubqueryKind.SCALAR:
+            return scalar_value(operator, sub, pending.name, self.fresh, strict=strict)
+        meet = not_in if pending.kind is SubqueryKind.NOT_IN else equal
+        conditions = tuple(meet(v, column(c)) for v, c in zip(pending.values, sub.columns, strict=False))
+        return exists(operator, sub, conditions, kind, pending.name, self.fresh)
 
 
-def _alias_columns(node: exp.Expr) -> tuple[str, ...]:
-    alias = node.args.get("alias")
-    return tuple(c.name for c in alias.args.get("columns") or ()) if isinstance(alias, exp.TableAlias) else ()
+def renamed(relation: Relation, names: tuple[str, ...]) -> Operator:
+    items = tuple(Item(n, column(o.name)) for n, o in zip(names, relation.outputs, strict=True))
+    return Project(child=relation.operator, items=items)
 
 
-def _joined(left: Operator, right: Operator, conditions: tuple[Scalar, ...]) -> Join:
-    """Flatten nested inner joins into one: the delta then orders them freely."""
-    inputs: list[Operator] = []
-    gathered: list[Scalar] = []
-    for side in (left, right):
-        if isinstance(side, Join):
-            inputs += side.inputs
-            gathered += side.conditions
-        else:
-            inputs.append(side)
-    return Join(inputs=tuple(inputs), conditions=(*gathered, *conditions))
+def _reads(node: exp.Expr, name: str) -> bool:
+    return any(t.name.lower() == name.lower() and not t.args.get("db") for t in node.find_all(exp.Table))
 
 
-def _filtered(relation: Operator, condition: Scalar) -> Operator:
+def _take(resolver: Resolver, *, forget: bool = True) -> list[Pending]:
+    found = list(resolver.pending.values())
+    if forget:
+        resolver.pending.clear()
+    return found
+
+
+def _filtered(operator: Operator, condition: Scalar) -> Operator:
     """WHERE over a join is part of the join; over anything else a filter."""
-    if isinstance(relation, Join):
-        return Join(inputs=relation.inputs, conditions=(*relation.conditions, *conjuncts(condition)))
-    return Filter(child=relation, condition=condition)
+    if isinstance(operator, Join):
+        return Join(inputs=operator.inputs, conditions=(*operator.conditions, condition))
+    return Filter(child=operator, condition=condition)
+
+
+def _whole_subquery(part: Scalar, by_name: dict[str, Pending]) -> tuple[Pending, Match] | None:
+    """A condition that is nothing but EXISTS, IN or a negation of them."""
+    tree, kind = part.tree.unnest(), Match.SEMI
+    while isinstance(tree, exp.Not):
+        tree, kind = tree.this.unnest(), Match.ANTI if kind is Match.SEMI else Match.SEMI
+    pending = by_name.get(tree.name) if isinstance(tree, exp.Column) else None
+    if pending is None or pending.kind is SubqueryKind.SCALAR:
+        return None
+    return pending, kind
+
+
+def _as_condition(pending: Pending, kind: Match) -> Scalar:
+    mark = column(pending.name)
+    return mark if kind is Match.SEMI else Scalar(exp.Not(this=mark.tree))
+
+
+def _ordinal(ordered: exp.Ordered) -> int | None:
+    inner = ordered.this
+    return int(inner.name) - 1 if isinstance(inner, exp.Literal) and inner.is_int else None
+
+
+def _ordered(ordered: exp.Ordered, key: Scalar) -> Scalar:
+    copy = ordered.copy()
+    copy.set("this", key.tree.copy())
+    return Scalar(copy)
+
+
+def _top(child: Operator, order: Sequence[Scalar], bounds: tuple[int | None, int]) -> Operator:
+    return TopK(child=child, order=tuple(order), limit=bounds[0], offset=bounds[1])
+
+
+def _aliases(node: exp.Select, shown: str) -> tuple[str, ...]:
+    """The names that `generator(…) AS (a, b)` gives, or `AS a`."""
+    for item in node.expressions:
+        if isinstance(item, exp.Aliases):
+            names = tuple(e.name for e in item.expressions)
+            if ", ".join(names) == shown:
+                return names
+    return ()

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from spark_trickle.errors import TrickleError
+from spark_trickle.sql.clock import MOMENTS
 from spark_trickle.sql.dialect import string_value
-from spark_trickle.sql.functions import TIME_DEPENDENT
-from spark_trickle.sql.parse import WordKind, parse_query, place, words
-
-# Spark reads these strings as moments wherever it casts one to a date or a timestamp, implicitly too.
-_MOMENTS = frozenset(["now", "today", "tomorrow", "yesterday"])
+from spark_trickle.sql.functions import TIME_DEPENDENT, VOLATILE
+from spark_trickle.sql.parse import WordKind, at_offset, parse_query, place, words
+from spark_trickle.sql.resolve import function_name
 
 
 def chains(text: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
@@ -87,6 +86,20 @@ def follows_the_clock(text: str) -> str | None:
             return f"{word}()"
         if word == "unix_timestamp" and called:
             return "unix_timestamp()"
-        if token.kind is WordKind.STRING and string_value(token.text).strip().lower() in _MOMENTS:
+        if token.kind is WordKind.STRING and string_value(token.text).strip().lower() in MOMENTS:
             return f"the literal {token.text}"
     return None
+
+
+def volatile(text: str) -> str | None:
+    """The first function that gives another answer every time it runs, with its place; None when there is none."""
+    try:
+        calls = [n for n in parse_query(text).walk() if function_name(n) in VOLATILE]
+    except TrickleError:  # not our grammar: whatever looks like a call
+        tokens = words(text)
+        for token, after in zip(tokens, tokens[1:], strict=False):
+            if token.upper.lower() in VOLATILE and after.text == "(":
+                return f"{token.text.lower()}() at {at_offset(text, token.start)}"
+        return None
+    found = sorted((n.meta.get("start", len(text)), f"{function_name(n)}() at {place(n, text)}") for n in calls)
+    return found[0][1] if found else None

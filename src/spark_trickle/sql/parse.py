@@ -16,14 +16,6 @@ from spark_trickle.sql.dialect import DIALECT, EXPLICIT
 _NOT_A_QUERY = "A query is expected, one that starts with SELECT or WITH"
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "("})
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING)
-_PINNED = {
-    "CURRENT_TIMESTAMP": "TIMESTAMP '2001-02-03 04:05:06'",
-    "NOW": "TIMESTAMP '2001-02-03 04:05:06'",
-    "LOCALTIMESTAMP": "TIMESTAMP_NTZ '2001-02-03 04:05:06'",
-    "CURRENT_DATE": "DATE '2001-02-03'",
-    "CURDATE": "DATE '2001-02-03'",
-}
-_NEEDS_PARENS = frozenset({"NOW", "CURDATE"})
 
 
 class WordKind(StrEnum):
@@ -140,22 +132,6 @@ def syntax_error(
 ) -> TrickleError:
     what = message.rstrip(".")
     return TrickleError(code, f"{what}, at {at_offset(text, start)}:\n{mark(text, start, end)}", hint=hint)
-
-
-def pin_time(text: str) -> str:
-    """The text with the current time replaced by constants: two plans are made at two instants."""
-    tokens = words(text)
-    out, done = [], 0
-    for at, token in enumerate(tokens):
-        constant = _PINNED.get(token.upper)
-        if constant is None or (at and tokens[at - 1].text == "."):
-            continue
-        called = [t.text for t in tokens[at + 1 : at + 3]] == ["(", ")"]
-        if not called and token.upper in _NEEDS_PARENS:
-            continue
-        out.append(text[done : token.start] + constant)
-        done = tokens[at + 2].end if called else token.end
-    return "".join(out) + text[done:]
 
 
 def _line_of(text: str, offset: int) -> tuple[int, int, str]:

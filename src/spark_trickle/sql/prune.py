@@ -8,12 +8,19 @@ from dataclasses import replace
 from spark_trickle.sql.algebra import (
     Aggregate,
     Distinct,
+    Explode,
     Filter,
     Join,
+    Matched,
     Operator,
+    OuterJoin,
     Project,
+    Recursion,
     Scan,
+    TopK,
     UnionAll,
+    Window,
+    scalars,
 )
 
 
@@ -26,14 +33,9 @@ def _prune(op: Operator, needed: frozenset[str]) -> Operator:
         # A scan without columns (count(*)) keeps one: a row must be something.
         kept = tuple(f for f in op.fields if f.name in needed) or op.fields[:1]
         return replace(op, fields=kept)
-    if isinstance(op, Filter):
-        return replace(op, child=_prune(op.child, needed | op.condition.columns))
     if isinstance(op, Project):
         items = tuple(i for i in op.items if i.name in needed) or op.items[:1]
         return Project(child=_prune(op.child, _used(i.scalar.columns for i in items)), items=items)
-    if isinstance(op, Join):
-        wanted = needed | _used(c.columns for c in op.conditions)
-        return replace(op, inputs=tuple(_prune(i, wanted & frozenset(i.columns)) for i in op.inputs))
     if isinstance(op, UnionAll):
         names = tuple(n for n in op.names if n in needed) or op.names[:1]
         return UnionAll(inputs=tuple(_prune(i, frozenset(names)) for i in op.inputs), names=names)
@@ -41,8 +43,20 @@ def _prune(op: Operator, needed: frozenset[str]) -> Operator:
         return replace(op, child=_prune(op.child, frozenset(op.columns)))
     if isinstance(op, Aggregate):
         calls = tuple(c for c in op.calls if c.name in needed)
-        wanted = _used(s.columns for s in (*(k.scalar for k in op.keys), *(c.whole for c in calls)))
-        return replace(op, child=_prune(op.child, wanted), calls=calls)
+        if not op.keys and not calls:
+            calls = op.calls[:1]  # its one row must be something
+        slim = replace(op, calls=calls)
+        return replace(slim, child=_prune(op.child, _used(s.columns for s in scalars(slim))))
+    if isinstance(op, Window):
+        calls = tuple(c for c in op.calls if c.name in needed)
+        if not calls:
+            return _prune(op.child, needed)
+        op = replace(op, calls=calls)
+    if isinstance(op, Recursion):
+        return op.with_children(tuple(_prune(c, frozenset(op.names)) for c in op.children))
+    if isinstance(op, Filter | Join | OuterJoin | Matched | Window | TopK | Explode):
+        wanted = needed | _used(s.columns for s in scalars(op))
+        return op.with_children(tuple(_prune(c, wanted & frozenset(c.columns)) for c in op.children))
     return op
 
 

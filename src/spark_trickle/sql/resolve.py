@@ -1,10 +1,19 @@
-"""From an expression as written to a Scalar over unique column names, refusing by name what has no rule."""
+"""From an expression as written to a Scalar over unique column names, refusing by name what has no rule.
+
+Subqueries inside an expression are lowered on the way and stand in the scalar as a column (`Pending`), which the
+query has to attach to its relation before the scalar is used.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
 
 from sqlglot import exp
 
 from spark_trickle.errors import NotIncremental
+from spark_trickle.sql.algebra import Operator
 from spark_trickle.sql.functions import (
     SESSION_DEPENDENT,
     TIME_DEPENDENT,
@@ -13,8 +22,8 @@ from spark_trickle.sql.functions import (
     FunctionKind,
     Functions,
 )
-from spark_trickle.sql.parse import place
-from spark_trickle.sql.scalar import Scalar, operand
+from spark_trickle.sql.parse import place, render
+from spark_trickle.sql.scalar import Scalar, identifier, operand, outer_column
 from spark_trickle.sql.scope import Scope, Unresolved, with_fields
 
 _NO_PARENTHESES: dict[type[exp.Expr], str] = {
@@ -24,6 +33,44 @@ _NO_PARENTHESES: dict[type[exp.Expr], str] = {
     exp.CurrentUser: "current_user",
     exp.Localtimestamp: "localtimestamp",
 }
+
+_PLACED = "(placed)"  # marks the column that stands for a subquery
+
+
+class Place(StrEnum):
+    """The clause an expression stands in: what names mean depends on it."""
+
+    SELECT = "SELECT"
+    WHERE = "WHERE"
+    ON = "ON"
+    GROUP_BY = "GROUP BY"
+    HAVING = "HAVING"
+    ORDER_BY = "ORDER BY"
+
+
+_SEES_ALIASES = frozenset([Place.SELECT, Place.GROUP_BY, Place.HAVING, Place.ORDER_BY])
+
+
+class SubqueryKind(StrEnum):
+    EXISTS = "exists"
+    IN = "in"
+    NOT_IN = "not in"  # the column tells what keeps NOT IN from being true
+    SCALAR = "scalar"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A subquery met in an expression, to be attached to the relation as column `name`."""
+
+    kind: SubqueryKind
+    name: str
+    operator: Operator  # the subquery; may use outer columns
+    values: tuple[Scalar, ...]  # left of IN
+    node: exp.Expr
+
+
+# Lowers a subquery that sees the scope around it.
+LowerSubquery = Callable[[exp.Expr, Scope], Operator]
 
 
 def function_name(node: exp.Expr) -> str | None:
@@ -38,35 +85,83 @@ def function_name(node: exp.Expr) -> str | None:
 class Resolver:
     """Expressions of one SELECT. `aliases` grows while the select list is read: later items may use them."""
 
-    def __init__(self, scope: Scope, functions: Functions, text: str) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        functions: Functions,
+        text: str,
+        *,
+        fresh: Callable[[str], str],
+        subquery: LowerSubquery,
+        outer: Scope | None = None,
+    ) -> None:
         self.scope = scope
         self.functions = functions
         self.text = text
+        self.fresh = fresh
+        self.subquery = subquery
+        self.outer = outer
         self.aliases: dict[str, Scalar] = {}
+        self.pending: dict[str, Pending] = {}  # by the text of the subquery: equal ones are one
 
     def refuse(self, reason: str, message: str, node: exp.Expr) -> NotIncremental:
         return NotIncremental(reason, message, place=place(node, self.text))
 
-    def scalar(self, tree: exp.Expr, *, clause: str) -> Scalar:
-        for node in tree.walk():
-            self._check(node)
+    def scalar(self, tree: exp.Expr, *, clause: Place) -> Scalar:
         # Wrapped, so that a tree which is one column can be replaced as well.
         holder = exp.Paren(this=tree.copy())
+        self._place_subqueries(holder, clause)
+        for node in holder.walk():
+            self._check(node, clause)
         _rename_lambdas(holder)
         for node in list(holder.find_all(exp.Column)):
-            node.replace(self._column(node, clause))
+            if node.table == _PLACED:
+                node.set("table", None)
+            else:
+                node.replace(self._column(node, clause))
         for node in holder.find_all(exp.Anonymous):
             if isinstance(node.this, str):
                 node.set("this", node.this.lower())
         return Scalar(_without_parentheses(holder))
 
-    def _check(self, node: exp.Expr) -> None:
-        if isinstance(node, exp.Window):
-            raise self.refuse("WINDOW", "window functions have no delta rule yet", node)
-        if isinstance(node, exp.Exists | exp.Subquery | exp.Select | exp.SetOperation) or (
-            isinstance(node, exp.In) and node.args.get("query")
-        ):
-            raise self.refuse("SUBQUERY", "a subquery inside an expression has no delta rule yet", node)
+    # -- subqueries ------------------------------------------------------------------------------------------------
+
+    def _place_subqueries(self, holder: exp.Expr, clause: Place) -> None:
+        if any(_is_in(node) for node in holder.walk()):
+            _push_not(holder)
+        while True:
+            node = next((n for n in holder.walk() if _is_subquery(n)), None)
+            if node is None:
+                return
+            negated = _is_in(node) and isinstance(_parent(node), exp.Not)
+            key = f"{negated} {render(node)}"
+            if key not in self.pending:
+                self.pending[key] = self._lower_subquery(node, clause, negated=negated)
+            node.replace(exp.Column(this=identifier(self.pending[key].name), table=identifier(_PLACED)))
+
+    def _lower_subquery(self, node: exp.Expr, clause: Place, *, negated: bool) -> Pending:
+        values: tuple[Scalar, ...] = ()
+        if isinstance(node, exp.Exists):
+            kind, query = SubqueryKind.EXISTS, node.this
+        elif isinstance(node, exp.In):
+            kind, query = SubqueryKind.NOT_IN if negated else SubqueryKind.IN, node.args["query"]
+            left = node.this.unnest()
+            parts = left.expressions if isinstance(left, exp.Tuple) else [left]
+            values = tuple(self.scalar(p, clause=clause) for p in parts)
+        else:
+            kind, query = SubqueryKind.SCALAR, node
+        operator = self.subquery(query, self.scope)
+        if kind is SubqueryKind.SCALAR and len(operator.columns) != 1:
+            raise self.refuse("SUBQUERY", "a subquery used as a value gives one column", node)
+        if values and len(operator.columns) != len(values):
+            raise self.refuse("SUBQUERY", "IN compares as many columns as stand on its left", node)
+        return Pending(kind, self.fresh(f"{kind.name.lower()}_q"), operator, values, node)
+
+    # -- checks ----------------------------------------------------------------------------------------------------
+
+    def _check(self, node: exp.Expr, clause: Place) -> None:
+        if isinstance(node, exp.Window) and clause not in (Place.SELECT, Place.ORDER_BY):
+            raise self.refuse("WINDOW", f"a window function in {clause}", node)
         if isinstance(node, exp.Star) and not _counted(node):
             raise self.refuse("STAR", "* inside an expression has no rule yet", node)
         name = function_name(node)
@@ -81,32 +176,84 @@ class Resolver:
         if name in SESSION_DEPENDENT:
             raise self.refuse("SESSION_DEPENDENT", f"{name}() depends on the session that asks", node)
         kind = self.functions.kind(name)
-        if kind is FunctionKind.GENERATOR:
-            raise self.refuse("GENERATOR", f"the generator {name}() has no delta rule yet", node)
-        if kind is FunctionKind.WINDOW:
-            raise self.refuse("WINDOW", f"the window function {name}() has no delta rule yet", node)
+        if kind is FunctionKind.GENERATOR and not (clause is Place.SELECT and _whole(node)):
+            raise self.refuse("GENERATOR", f"the generator {name}() inside another expression", node)
         if kind is FunctionKind.UNKNOWN:
             raise self.refuse("UNKNOWN_FUNCTION", f"Spark's registry does not know {name}()", node)
         if kind is FunctionKind.SESSION:
             raise self.refuse("SESSION_OBJECT", f"{name}() is registered in one session only", node)
-        if name in ("grouping", "grouping_id"):
-            raise self.refuse("GROUPING_SETS", f"{name}() has no delta rule yet", node)
 
-    def _column(self, node: exp.Column, clause: str) -> exp.Expr:
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def _column(self, node: exp.Column, clause: Place) -> exp.Expr:
         parts = tuple(p.name for p in node.parts)
-        try:
-            found = self.scope.resolve(parts)
-        except Unresolved as why:
-            raise self.refuse("NAME_RESOLUTION", str(why), node) from None
-        alias = self.aliases.get(parts[0].lower()) if clause in ("SELECT", "GROUP BY", "HAVING") else None
-        if found is not None:
+        found = self._find(self.scope, parts, node)
+        alias = self.aliases.get(parts[0].lower()) if clause in _SEES_ALIASES else None
+        if found is not None and not (clause is Place.ORDER_BY and alias is not None and len(parts) == 1):
             # Whether HAVING means the alias or the input column is Spark's choice, not ours to guess.
-            if clause == "HAVING" and alias is not None and alias != Scalar(found):
+            if clause is Place.HAVING and alias is not None and alias != Scalar(found):
                 raise self.refuse("AMBIGUOUS_HAVING", f"{parts[0]} names an alias and an input column", node)
             return found
         if alias is not None:
             return with_fields(operand(alias.tree), parts[1:])
+        if self.outer is not None:
+            around = self._find(self.outer, parts, node)
+            if around is not None:
+                inner = around if isinstance(around, exp.Column) else around.find(exp.Column)
+                assert inner is not None
+                marked = outer_column(inner.name)
+                if inner is around:
+                    return marked
+                inner.replace(marked)
+                return around
         raise self.refuse("NAME_RESOLUTION", f"{'.'.join(parts)} is not a column of the inputs", node)
+
+    def _find(self, scope: Scope, parts: tuple[str, ...], node: exp.Column) -> exp.Expr | None:
+        try:
+            return scope.resolve(parts)
+        except Unresolved as why:
+            raise self.refuse("NAME_RESOLUTION", str(why), node) from None
+
+
+def _is_in(node: exp.Expr) -> bool:
+    return isinstance(node, exp.In) and node.args.get("query") is not None
+
+
+def _is_subquery(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Exists | exp.Subquery | exp.Select | exp.SetOperation) or _is_in(node)
+
+
+def _parent(node: exp.Expr) -> exp.Expr | None:
+    parent = node.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    return parent
+
+
+def _push_not(holder: exp.Expr) -> None:
+    """NOT over AND and OR moves inwards, as in Spark's own optimizer: `NOT (a IN (…) OR b)` holds a NOT IN."""
+    changed = True
+    while changed:
+        changed = False
+        for node in holder.find_all(exp.Not):
+            inner = node.this.unnest()
+            if not any(_is_in(n) for n in inner.walk()):
+                continue
+            if isinstance(inner, exp.Not):
+                node.replace(exp.Paren(this=inner.this.copy()))
+            elif isinstance(inner, exp.And | exp.Or):
+                other = exp.Or if isinstance(inner, exp.And) else exp.And
+                sides = [exp.Not(this=exp.Paren(this=s.copy())) for s in (inner.this, inner.expression)]
+                node.replace(exp.Paren(this=other(this=sides[0], expression=sides[1])))
+            else:
+                continue
+            changed = True
+            break
+
+
+def _whole(node: exp.Expr) -> bool:
+    """Whether the node is the whole expression, but for the wrapper `scalar` puts around it."""
+    return isinstance(node.parent, exp.Paren) and node.parent.parent is None
 
 
 def _counted(star: exp.Star) -> bool:

@@ -14,6 +14,8 @@ from sqlglot import exp
 
 from spark_trickle.sql.parse import render
 
+_OUTER = "(outer)"  # no table can be called so: marks the columns of the query around a subquery
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
@@ -28,12 +30,17 @@ class Scalar:
 
     @property
     def columns(self) -> frozenset[str]:
-        return frozenset(c.name for c in self.tree.find_all(exp.Column))
+        return frozenset(c.name for c in self.tree.find_all(exp.Column) if c.table != _OUTER)
+
+    @property
+    def outer(self) -> frozenset[str]:
+        """The columns of the query around a subquery that this scalar uses."""
+        return frozenset(c.name for c in self.tree.find_all(exp.Column) if c.table == _OUTER)
 
     @property
     def bare(self) -> str | None:
         """The column's name when the scalar is nothing but a column."""
-        return self.tree.name if isinstance(self.tree, exp.Column) else None
+        return self.tree.name if isinstance(self.tree, exp.Column) and self.tree.table != _OUTER else None
 
     def sql(self) -> str:
         return render(self.tree)
@@ -42,8 +49,18 @@ class Scalar:
         """Replace columns by scalars: how a projection is seen through."""
 
         def swap(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.Column) and node.name in by:
+            if isinstance(node, exp.Column) and node.table != _OUTER and node.name in by:
                 return operand(by[node.name].tree)
+            return node
+
+        return Scalar(self.tree.copy().transform(swap))
+
+    def inward(self, by: Mapping[str, Scalar] | None = None) -> Scalar:
+        """With the columns of the query around replaced: by their namesakes, or by what `by` has for them."""
+
+        def swap(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Column) and node.table == _OUTER and (by is None or node.name in by):
+                return operand(by[node.name].tree) if by else exp.Column(this=identifier(node.name))
             return node
 
         return Scalar(self.tree.copy().transform(swap))
@@ -67,6 +84,36 @@ def identifier(name: str) -> exp.Identifier:
 
 def column(name: str, table: str | None = None) -> Scalar:
     return Scalar(exp.Column(this=identifier(name), table=identifier(table) if table else None))
+
+
+def outer_column(name: str) -> exp.Column:
+    """A column of the query around a subquery, until the subquery is decorrelated."""
+    return exp.Column(this=identifier(name), table=identifier(_OUTER))
+
+
+def text(value: str) -> Scalar:
+    return Scalar(exp.Literal.string(value))
+
+
+def null() -> Scalar:
+    return Scalar(exp.Null())
+
+
+def true() -> Scalar:
+    return Scalar(exp.Boolean(this=True))
+
+
+def negate(value: Scalar) -> Scalar:
+    return Scalar(exp.Not(this=operand(value.tree)))
+
+
+def same(left: Scalar, right: Scalar) -> Scalar:
+    """Null-safe equality."""
+    return Scalar(exp.NullSafeEQ(this=operand(left.tree), expression=operand(right.tree)))
+
+
+def either(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.Or(this=operand(left.tree), expression=operand(right.tree)))
 
 
 def number(value: int) -> Scalar:

@@ -10,6 +10,8 @@ State needed: the inputs' own tables at frontier and cut. An aggregate at the ro
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from spark_trickle.delta.differentiate import differentiate
 from spark_trickle.sql.algebra import (
     WEIGHT,
@@ -22,6 +24,7 @@ from spark_trickle.sql.algebra import (
     State,
     UnionAll,
     Weigh,
+    Window,
     at,
 )
 
@@ -31,17 +34,26 @@ def _aggregate(op: Aggregate) -> Operator:
     return by_affected_groups(op)
 
 
-def affected_keys(op: Aggregate) -> Operator:
-    """The keys of the groups that dX touches."""
-    keys = tuple(Item(f"{k.name}__key", k.scalar) for k in op.keys)
-    return Distinct(child=Project(child=differentiate(op.child), items=keys))
+def key_items(op: Aggregate | Window) -> tuple[Item, ...]:
+    """The keys under the names that a relation of affected keys has them."""
+    return tuple(Item(f"{k.name}__key", k.scalar) for k in op.keys)
+
+
+def affected_keys(op: Aggregate | Window) -> Operator:
+    """The keys of the groups or partitions that dX touches."""
+    return Distinct(child=Project(child=differentiate(op.child), items=key_items(op)))
+
+
+def difference(op: Operator, over: Callable[[State], Operator]) -> Operator:
+    """The new rows minus the old ones."""
+    sides = tuple(Weigh(child=over(state), weight=weight) for state, weight in ((State.NEW, 1), (State.OLD, -1)))
+    return UnionAll(inputs=sides, names=(*op.columns, WEIGHT))
 
 
 def limited(op: Aggregate, child: Operator, by: Operator) -> Aggregate:
     """The aggregate over `child`, limited to the groups in `by`."""
     if op.keys:
-        keys = tuple(Item(f"{k.name}__key", k.scalar) for k in op.keys)
-        child = Restrict(child=child, keys=keys, by=by)
+        child = Restrict(child=child, keys=key_items(op), by=by)
     return Aggregate(child=child, keys=op.keys, calls=op.calls)
 
 
@@ -53,8 +65,4 @@ def _side(op: Aggregate, child: Operator, affected: Operator) -> Operator:
 
 def by_affected_groups(op: Aggregate) -> Operator:
     affected = affected_keys(op) if op.keys else differentiate(op.child)
-    sides = tuple(
-        Weigh(child=_side(op, at(op.child, state), affected), weight=weight)
-        for state, weight in ((State.NEW, 1), (State.OLD, -1))
-    )
-    return UnionAll(inputs=sides, names=(*op.columns, WEIGHT))
+    return difference(op, lambda state: _side(op, at(op.child, state), affected))

@@ -1,0 +1,549 @@
+"""Subqueries become joins.
+
+A subquery is lowered with the columns of the query around it marked as *outer*. Two ways lead from there to plain
+operators:
+
+- *pull*: conditions that use outer columns are lifted out of the subquery and become conditions of the join. Cheap,
+  and enough for most queries.
+- *domain*: the different values of the outer columns, D, are joined into the subquery, every operator of which then
+  carries them along (a group key more, a partition key more); the result joins back null-safe. Always possible.
+
+An aggregate without GROUP BY has a row even over nothing. Pulled, its group may be missing, so its counts are made 0;
+with a domain, D is left-joined to the rows first and the calls are filtered by whether there is a row, which gives
+what the function says of no rows, whichever function it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import singledispatchmethod
+
+from sqlglot import exp
+
+from spark_trickle.errors import NotIncremental
+from spark_trickle.sql.algebra import (
+    Aggregate,
+    Call,
+    Constant,
+    Distinct,
+    Explode,
+    Filter,
+    Item,
+    Join,
+    Match,
+    Matched,
+    Operator,
+    OuterJoin,
+    Project,
+    Side,
+    TopK,
+    UnionAll,
+    Window,
+    correlated,
+    keep,
+)
+from spark_trickle.sql.scalar import (
+    Scalar,
+    call,
+    case_when,
+    column,
+    conjunction,
+    conjuncts,
+    either,
+    equal,
+    greater,
+    identifier,
+    less,
+    null,
+    number,
+    same,
+    text,
+    true,
+)
+
+Fresh = Callable[[str], str]
+
+# What these give over no rows; other aggregates give NULL or are left to the domain.
+_ZERO = frozenset(["count", "count_if", "regr_count"])
+_NULL = frozenset(
+    [
+        *("sum", "avg", "mean", "min", "max", "bool_and", "bool_or", "every", "any", "some", "try_sum", "try_avg"),
+        *("first", "first_value", "last", "last_value", "any_value", "max_by", "min_by", "median", "percentile"),
+        *("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", "corr", "covar_samp", "covar_pop"),
+        *("mode", "percentile_cont", "percentile_disc", "percentile_approx", "approx_percentile"),
+    ]
+)
+
+
+def joined(left: Operator, right: Operator, conditions: tuple[Scalar, ...]) -> Operator:
+    """An inner join, flattened into one of n inputs: the delta then orders them freely."""
+    inputs: list[Operator] = []
+    gathered: list[Scalar] = []
+    for side in (left, right):
+        if isinstance(side, Constant) and side.body is None:
+            continue  # one row without columns
+        if isinstance(side, Join):
+            inputs += side.inputs
+            gathered += side.conditions
+        else:
+            inputs.append(side)
+    gathered += conditions
+    if len(inputs) < 2:
+        only = inputs[0] if inputs else left
+        condition = conjunction(gathered)
+        return only if condition is None else Filter(child=only, condition=condition)
+    return Join(inputs=tuple(inputs), conditions=tuple(gathered))
+
+
+# -- the kinds of subqueries -----------------------------------------------------------------------------------------
+
+
+def exists(
+    child: Operator, sub: Operator, conditions: tuple[Scalar, ...], kind: Match, mark: str, fresh: Fresh
+) -> Operator:
+    """EXISTS, IN and their negations: `conditions` are over the columns of both."""
+    pulled = pull(sub, fresh, existence=True)
+    if pulled is not None:
+        found = tuple(c.substitute(pulled.late).inward() for c in (*conditions, *pulled.conditions))
+        return Matched(child=child, by=pulled.op, conditions=found, kind=kind, mark=mark)
+    by, back = _with_domain(child, sub, fresh)
+    return Matched(child=child, by=by, conditions=(*back, *(c.inward() for c in conditions)), kind=kind, mark=mark)
+
+
+def scalar_value(child: Operator, sub: Operator, name: str, fresh: Fresh, *, strict: bool) -> Operator:
+    """A scalar subquery: the child with its value as column `name`.
+
+    `strict`: rows for which the value is NULL are dropped above, so an inner join will do.
+    """
+    if not correlated(sub):
+        one = sub if _one_row(sub) else _single((), sub, sub.columns[0], fresh)
+        value = Project(child=one, items=(Item(name, column(one.columns[0])),))
+        return joined(child, value, ())
+    found = _grouped_value(child, sub, name, fresh, strict=strict)
+    if found is not None:
+        return found
+    by, back = _with_domain(child, sub, fresh)
+    value_column = sub.columns[0]
+    if not _one_row(sub):
+        keys = tuple(c for c in by.columns if c not in sub.columns)
+        by = _single(keys, by, value_column, fresh)
+        value_column = by.columns[-1]
+    joint = OuterJoin(left=child, right=by, conditions=back, side=Side.LEFT)
+    return Project(child=joint, items=(*keep(*child.columns), Item(name, column(value_column))))
+
+
+def lateral(child: Operator, sub: Operator, conditions: tuple[Scalar, ...], fresh: Fresh, *, left: bool) -> Operator:
+    """A LATERAL join; `conditions` are those of ON."""
+    if not correlated(sub):
+        if left:
+            return OuterJoin(left=child, right=sub, conditions=conditions, side=Side.LEFT)
+        return joined(child, sub, conditions)
+    pulled = pull(sub, fresh)
+    if pulled is None:
+        by, back = _with_domain(child, sub, fresh)
+        if left:
+            result: Operator = OuterJoin(left=child, right=by, conditions=(*back, *conditions), side=Side.LEFT)
+        else:
+            result = joined(child, by, (*back, *conditions))
+        return Project(child=result, items=keep(*child.columns, *sub.columns))
+    on = tuple(c.substitute(pulled.late).inward() for c in (*pulled.conditions, *conditions))
+    if not left:
+        result = joined(child, pulled.op, on)
+        late = {n: s.inward() for n, s in pulled.late.items()}
+    else:
+        # What is computed after the join must be NULL where there was no partner.
+        present = fresh("present")
+        partner = Project(child=pulled.op, items=(*keep(*pulled.op.columns), Item(present, true())))
+        result = OuterJoin(left=child, right=partner, conditions=on, side=Side.LEFT)
+        late = {n: case_when(column(present), s.inward()) for n, s in pulled.late.items()}
+    items = tuple(Item(c, late.get(c, column(c))) for c in sub.columns)
+    return Project(child=result, items=(*keep(*child.columns), *items))
+
+
+# -- pull ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    op: Operator  # without outer columns
+    conditions: tuple[Scalar, ...]  # over its columns and outer ones
+    late: Mapping[str, Scalar] = field(default_factory=dict)  # output columns to be computed after the join
+
+
+def pull(op: Operator, fresh: Fresh, *, existence: bool = False) -> Pulled | None:
+    """Lift the conditions that use outer columns; None where that is not possible."""
+    if existence and (isinstance(op, Distinct) or (isinstance(op, TopK) and not op.offset and op.limit != 0)):
+        return pull(op.child, fresh, existence=True)  # whether there is a row does not depend on these
+    if not correlated(op):
+        return Pulled(op, ())
+    if isinstance(op, Filter):
+        below = pull(op.child, fresh, existence=existence)
+        if below is None:
+            return None
+        parts = [c.substitute(below.late) for c in conjuncts(op.condition)]
+        local = conjunction(c for c in parts if not c.outer)
+        child = below.op if local is None else Filter(child=below.op, condition=local)
+        return Pulled(child, (*below.conditions, *(c for c in parts if c.outer)), below.late)
+    if isinstance(op, Project):
+        below = pull(op.child, fresh, existence=existence)
+        if below is None:
+            return None
+        items = [Item(i.name, i.scalar.substitute(below.late)) for i in op.items]
+        now = [i for i in items if not i.scalar.outer]
+        late = {i.name: i.scalar for i in items if i.scalar.outer}
+        used = frozenset().union(*(s.columns for s in (*below.conditions, *late.values())))
+        more = keep(*(c for c in below.op.columns if c in used and c not in {i.name for i in now}))
+        kept = (*now, *more) or keep(*below.op.columns[:1])
+        return Pulled(Project(child=below.op, items=tuple(kept)), below.conditions, late)
+    if isinstance(op, Join):
+        inputs: list[Operator] = []
+        lifted: list[Scalar] = []
+        for each in op.inputs:
+            below = pull(each, fresh)
+            if below is None or below.late:
+                return None
+            inputs.append(below.op)
+            lifted += below.conditions
+        local_ = tuple(c for c in op.conditions if not c.outer)
+        lifted += [c for c in op.conditions if c.outer]
+        return Pulled(Join(inputs=tuple(inputs), conditions=local_), tuple(lifted))
+    if isinstance(op, Matched) and not correlated(op.by) and not any(c.outer for c in op.conditions):
+        below = pull(op.child, fresh)
+        return None if below is None or below.late else replace(below, op=replace(op, child=below.op))
+    if isinstance(op, OuterJoin) and op.side is Side.LEFT and not correlated(op.right):
+        if any(c.outer for c in op.conditions):
+            return None
+        below = pull(op.left, fresh)
+        return None if below is None or below.late else replace(below, op=replace(op, left=below.op))
+    if isinstance(op, Explode) and not op.generator.outer:
+        below = pull(op.child, fresh)
+        return None if below is None or below.late else replace(below, op=replace(op, child=below.op))
+    if isinstance(op, Aggregate) and op.keys:
+        return _pull_grouped(op, fresh)
+    return None
+
+
+def _pull_grouped(op: Aggregate, fresh: Fresh) -> Pulled | None:
+    """Equalities with outer columns become group keys: for one outer value the groups are the same."""
+    if any(s.outer for s in (*(k.scalar for k in op.keys), *(c.whole for c in op.calls))):
+        return None
+    below = pull(op.child, fresh)
+    if below is None or below.late:
+        return None
+    keys, lifted = list(op.keys), []
+    for condition in below.conditions:
+        sides = _equality(condition)
+        if sides is None:
+            return None
+        kind, local, outer = sides
+        name = fresh("c")
+        keys.append(Item(name, local))
+        lifted.append(Scalar(kind(this=column(name).tree, expression=exp.Paren(this=outer.tree.copy()))))
+    return Pulled(Aggregate(child=below.op, keys=tuple(keys), calls=op.calls), tuple(lifted))
+
+
+def _equality(condition: Scalar) -> tuple[type[exp.Expr], Scalar, Scalar] | None:
+    """(kind, local side, outer side) of `local = outer`."""
+    tree = condition.tree.unnest()
+    if not isinstance(tree, exp.EQ | exp.NullSafeEQ):
+        return None
+    left, right = Scalar(tree.this), Scalar(tree.expression)
+    for local, outer in ((left, right), (right, left)):
+        if local.columns and not local.outer and outer.outer and not outer.columns:
+            return type(tree), local, outer
+    return None
+
+
+def _grouped_value(child: Operator, sub: Operator, name: str, fresh: Fresh, *, strict: bool) -> Operator | None:
+    """A scalar subquery that aggregates, or picks, the rows of equal keys: grouped by them, then joined."""
+    value, below = column(sub.columns[0]), sub
+    conditions: list[Scalar] = []
+    while isinstance(below, Project | Filter):
+        if isinstance(below, Project):
+            by = {i.name: i.scalar for i in below.items}
+            value = value.substitute(by)
+            conditions = [c.substitute(by) for c in conditions]
+        else:
+            conditions.append(below.condition)
+        below = below.child
+    if not isinstance(below, Aggregate) or below.keys:
+        return _picked_value(child, sub, name, fresh)
+    known = all(c.function in _ZERO | _NULL for c in below.calls)
+    if not known or any(s.outer for s in (value, *conditions)):
+        return None
+    grouped = _pull_grouped(below, fresh)
+    if grouped is None:
+        return None
+    zeros = {c.name: call("coalesce", column(c.name), number(0)) for c in below.calls if c.function in _ZERO}
+    value = value.substitute(zeros)
+    condition = conjunction(c.substitute(zeros) for c in conditions)
+    if condition is not None:
+        value = case_when(condition, value)
+    on = tuple(c.inward() for c in grouped.conditions)
+    if strict and not zeros and condition is None and _is_strict(value.tree):
+        joint = joined(child, grouped.op, on)
+    else:
+        joint = OuterJoin(left=child, right=grouped.op, conditions=on, side=Side.LEFT)
+    return Project(child=joint, items=(*keep(*child.columns), Item(name, value)))
+
+
+def _picked_value(child: Operator, sub: Operator, name: str, fresh: Fresh) -> Operator | None:
+    below = pull(sub, fresh)
+    if below is None or below.late:
+        return None
+    items, on = [], []
+    for condition in below.conditions:
+        sides = _equality(condition)
+        if sides is None:
+            return None
+        kind, local, outer = sides
+        key = fresh("c")
+        items.append(Item(key, local))
+        on.append(Scalar(kind(this=column(key).tree, expression=exp.Paren(this=outer.tree.copy()))).inward())
+    value = Item(fresh("v"), column(sub.columns[0]))
+    rows = Project(child=below.op, items=(*items, value))
+    one = _single(tuple(i.name for i in items), rows, value.name, fresh)
+    joint = OuterJoin(left=child, right=one, conditions=tuple(on), side=Side.LEFT)
+    return Project(child=joint, items=(*keep(*child.columns), Item(name, column(one.columns[-1]))))
+
+
+_STRICT = (
+    *(exp.Column, exp.Literal, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Cast, exp.DataType),
+    *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Identifier, exp.DataTypeParam),
+)
+
+
+def _is_strict(tree: exp.Expr) -> bool:
+    return all(isinstance(n, _STRICT) for n in tree.walk())
+
+
+def rejects_null(condition: Scalar, name: str) -> bool:
+    """Whether a condition cannot hold when column `name` is NULL."""
+    return name in condition.columns and _is_strict(condition.tree)
+
+
+def _one_row(op: Operator) -> bool:
+    while isinstance(op, Project):
+        op = op.child
+    return isinstance(op, Aggregate) and not op.keys
+
+
+_TOO_MANY = "[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression."
+
+
+def _single(keys: tuple[str, ...], op: Operator, value: str, fresh: Fresh) -> Operator:
+    """At most one value per key; more than one is Spark's error, as in the query itself."""
+    found, many = fresh("v"), fresh("n")
+    some = Call(name=found, whole=call("any_value", column(value)), function="", args=())
+    count = Call(name=many, whole=call("count", number(1)), function="count", args=())
+    renamed = tuple(Item(fresh(f"d_{k}"), column(k)) for k in keys)
+    rows = Aggregate(child=op, keys=renamed, calls=(some, count))
+    checked = case_when(greater(column(many), number(1)), call("raise_error", text(_TOO_MANY)), column(found))
+    names = tuple(Item(k, column(r.name)) for k, r in zip(keys, renamed, strict=True))
+    return Project(child=rows, items=(*names, Item(value if keys else fresh("s"), checked)))
+
+
+# -- domain ----------------------------------------------------------------------------------------------------------
+
+
+def _with_domain(child: Operator, sub: Operator, fresh: Fresh) -> tuple[Operator, tuple[Scalar, ...]]:
+    """The subquery for every value of the outer columns, and the conditions that join it back."""
+    domain = _Domain(child, tuple(sorted(correlated(sub))), fresh)
+    result, names = domain.push(sub)
+    return result, tuple(same(column(outer), column(names[outer])) for outer in domain.outer)
+
+
+Names = Mapping[str, str]  # outer column -> the column that carries it
+
+
+class _Domain:
+    def __init__(self, child: Operator, outer: tuple[str, ...], fresh: Fresh) -> None:
+        missing = set(outer) - set(child.columns)
+        if missing:
+            raise NotIncremental("CORRELATION", f"a subquery uses {sorted(missing)} from further out")
+        self.outer = outer
+        self.fresh = fresh
+        self._values = Distinct(child=Project(child=child, items=keep(*outer)))
+
+    def copy(self) -> tuple[Operator, Names]:
+        names = {o: self.fresh(f"d_{o}") for o in self.outer}
+        return Project(child=self._values, items=tuple(Item(n, column(o)) for o, n in names.items())), names
+
+    def push(self, op: Operator) -> tuple[Operator, Names]:
+        """The operator with the domain's columns added: for each value of them, its rows."""
+        if correlated(op):
+            return self._push(op)
+        domain, names = self.copy()
+        return joined(domain, op, ()), names
+
+    def _in(self, scalar: Scalar, names: Names) -> Scalar:
+        return scalar.inward({o: column(n) for o, n in names.items()})
+
+    def _same(self, a: Names, b: Names) -> tuple[Scalar, ...]:
+        return tuple(same(column(a[o]), column(b[o])) for o in self.outer)
+
+    def _call(self, one: Call, names: Names) -> Call:
+        return replace(
+            one,
+            whole=self._in(one.whole, names),
+            args=tuple(self._in(a, names) for a in one.args),
+            filter=None if one.filter is None else self._in(one.filter, names),
+        )
+
+    @singledispatchmethod
+    def _push(self, op: Operator) -> tuple[Operator, Names]:
+        raise NotIncremental("CORRELATION", f"a correlated {type(op).__name__} has no delta rule yet")
+
+    @_push.register
+    def _filter(self, op: Filter) -> tuple[Operator, Names]:
+        child, names = self.push(op.child)
+        return Filter(child=child, condition=self._in(op.condition, names)), names
+
+    @_push.register
+    def _project(self, op: Project) -> tuple[Operator, Names]:
+        child, names = self.push(op.child)
+        items = tuple(Item(i.name, self._in(i.scalar, names)) for i in op.items)
+        return Project(child=child, items=(*items, *keep(*names.values()))), names
+
+    @_push.register
+    def _join(self, op: Join) -> tuple[Operator, Names]:
+        inputs: list[Operator] = []
+        conditions: list[Scalar] = []
+        first: Names | None = None
+        for each in op.inputs:
+            if not correlated(each):
+                inputs.append(each)
+                continue
+            pushed, names = self.push(each)
+            inputs.append(pushed)
+            if first is None:
+                first = names
+            else:
+                conditions += self._same(first, names)
+        if first is None:
+            domain, first = self.copy()
+            inputs.append(domain)
+        conditions += [self._in(c, first) for c in op.conditions]
+        result = Join(inputs=tuple(inputs), conditions=tuple(conditions))
+        return Project(child=result, items=keep(*op.columns, *first.values())), first
+
+    @_push.register
+    def _outer_join(self, op: OuterJoin) -> tuple[Operator, Names]:
+        left, names = self.push(op.left)
+        right, conditions = op.right, tuple(self._in(c, names) for c in op.conditions)
+        if op.side is Side.LEFT and not correlated(right):
+            return Project(
+                child=replace(op, left=left, right=right, conditions=conditions),
+                items=keep(*op.columns, *names.values()),
+            ), names
+        right, others = self.push(op.right)
+        result = replace(op, left=left, right=right, conditions=(*self._same(names, others), *conditions))
+        if op.side is Side.LEFT:
+            return Project(child=result, items=keep(*op.columns, *names.values())), names
+        both = {o: self.fresh(f"d_{o}") for o in self.outer}
+        merged = tuple(Item(both[o], call("coalesce", column(names[o]), column(others[o]))) for o in self.outer)
+        return Project(child=result, items=(*keep(*op.columns), *merged)), both
+
+    @_push.register
+    def _matched(self, op: Matched) -> tuple[Operator, Names]:
+        child, names = self.push(op.child)
+        by, conditions = op.by, tuple(self._in(c, names) for c in op.conditions)
+        if correlated(by):
+            by, others = self.push(by)
+            conditions = (*self._same(names, others), *conditions)
+        result = replace(op, child=child, by=by, conditions=conditions)
+        return Project(child=result, items=keep(*op.columns, *names.values())), names
+
+    @_push.register
+    def _union_all(self, op: UnionAll) -> tuple[Operator, Names]:
+        target = {o: self.fresh(f"d_{o}") for o in self.outer}
+        branches = []
+        for each in op.inputs:
+            pushed, names = self.push(each)
+            carried = tuple(Item(target[o], column(names[o])) for o in self.outer)
+            branches.append(Project(child=pushed, items=(*keep(*op.names), *carried)))
+        return UnionAll(inputs=tuple(branches), names=(*op.names, *target.values())), target
+
+    @_push.register
+    def _distinct(self, op: Distinct) -> tuple[Operator, Names]:
+        child, names = self.push(op.child)
+        return Distinct(child=child), names
+
+    @_push.register
+    def _aggregate(self, op: Aggregate) -> tuple[Operator, Names]:
+        child, names = self.push(op.child)
+        keys = tuple(Item(k.name, self._in(k.scalar, names)) for k in op.keys)
+        calls = tuple(self._call(c, names) for c in op.calls)
+        if not keys:
+            domain, values = self.copy()
+            present = self.fresh("present")
+            rows = Project(child=child, items=(*keep(*child.columns), Item(present, true())))
+            child = OuterJoin(left=domain, right=rows, conditions=self._same(values, names), side=Side.LEFT)
+            calls = tuple(_only_where(c, column(present)) for c in calls)
+            names = values
+        carried = {o: self.fresh(f"d_{o}") for o in self.outer}
+        more = tuple(Item(carried[o], column(names[o])) for o in self.outer)
+        result = Aggregate(child=child, keys=(*keys, *more), calls=calls)
+        return Project(child=result, items=keep(*op.columns, *carried.values())), carried
+
+    @_push.register
+    def _window(self, op: Window) -> tuple[Operator, Names]:
+        child, names = self.push(op.child)
+        more = tuple(Item(self.fresh("p"), column(n)) for n in names.values())
+        calls = tuple(_partitioned(self._call(c, names), tuple(names.values())) for c in op.calls)
+        keys = tuple(Item(k.name, self._in(k.scalar, names)) for k in op.keys)
+        return Window(child=child, keys=(*keys, *more), calls=calls), names
+
+    @_push.register
+    def _top(self, op: TopK) -> tuple[Operator, Names]:
+        """The first rows of each value: numbered within it."""
+        child, names = self.push(op.child)
+        order = exp.Order(expressions=[self._in(s, names).tree.copy() for s in op.order]) if op.order else None
+        if order is None:  # Spark wants an order; any will do
+            order = exp.Order(expressions=[exp.Ordered(this=null().tree, nulls_first=True)])
+        numbered = exp.Window(this=exp.Anonymous(this="row_number", expressions=[]), order=order, over="OVER")
+        number_ = Call(name=self.fresh("rank"), whole=Scalar(numbered), function="row_number", args=())
+        keys = tuple(Item(self.fresh("p"), column(n)) for n in names.values())
+        rows = Window(child=child, keys=keys, calls=(_partitioned(number_, tuple(names.values())),))
+        within = [greater(column(number_.name), number(op.offset))]
+        if op.limit is not None:
+            within.append(less(column(number_.name), number(op.offset + op.limit + 1)))
+        condition = conjunction(within)
+        assert condition is not None
+        kept = Filter(child=rows, condition=condition)
+        return Project(child=kept, items=keep(*op.columns, *names.values())), names
+
+    @_push.register
+    def _explode(self, op: Explode) -> tuple[Operator, Names]:
+        child, names = self.push(op.child)
+        result = replace(op, child=child, generator=self._in(op.generator, names))
+        return Project(child=result, items=keep(*op.columns, *names.values())), names
+
+
+def _only_where(one: Call, condition: Scalar) -> Call:
+    """The call over the rows that meet a condition only."""
+    tree = one.whole.tree.copy()
+    both = condition
+    if isinstance(tree, exp.Filter):
+        inner = Scalar(tree.expression.this)
+        found = conjunction((inner, condition))
+        assert found is not None
+        both, tree = found, tree.this
+    whole = exp.Filter(this=tree.copy(), expression=exp.Where(this=both.tree.copy()))
+    return replace(one, whole=Scalar(whole), filter=both)
+
+
+def _partitioned(one: Call, names: tuple[str, ...]) -> Call:
+    tree = one.whole.tree.copy()
+    window = tree if isinstance(tree, exp.Window) else tree.find(exp.Window)
+    assert isinstance(window, exp.Window)
+    known = list(window.args.get("partition_by") or ())
+    window.set("partition_by", [*known, *(exp.Column(this=identifier(n)) for n in names)])
+    return replace(one, whole=Scalar(tree))
+
+
+def not_in(value: Scalar, other: Scalar) -> Scalar:
+    """When a row of the subquery keeps `value NOT IN (…)` from being true. Spark knows this form and hashes it."""
+    met = equal(value, other)
+    return either(met, call("isnull", met))
