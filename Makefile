@@ -5,7 +5,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint docs bench tpch clean
+.PHONY: help setup java demo test lint docs bench tpch fuzz clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ bench: setup ## Measure DIFFERENTIAL against FULL on a million rows (about 4 min
 SF ?= 1
 tpch: setup ## Keep the 22 queries of TPC-H through rounds of changes, against FULL (SF=1, scale factor)
 	$(BIN)/python benchmarks/tpch.py --sf $(SF) $(ARGS)
+
+fuzz: setup ## Try to break it with random queries and changes: SECONDS=600 SEED=1, or QUERIES=500
+	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) \
+	  $(if $(QUERIES),--queries $(QUERIES)) $(ARGS)
 
 clean: ## Remove what the other targets made, .venv included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-lakehouse

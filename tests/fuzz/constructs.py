@@ -77,7 +77,7 @@ CONSTRUCTS: dict[str, Construct] = {
     "recursive": Construct(0.02, ("shape recursive",)),
     "pipe": Construct(0.01, ("shape pipe",)),
     # results that SQL leaves open
-    "open result": Construct(0.01, ("undetermined",)),
+    "open result": Construct(0.01, ("undetermined", "shape window")),
 }
 
 

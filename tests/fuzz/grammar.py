@@ -36,8 +36,6 @@ _SHAPES = {
     "shape unpivot": 0.2,
     "shape recursive": 0.1,
 }
-# Only as a whole query.
-_OUTER_SHAPES = {"shape pipe": 0.1}
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class Generator:
 def top(ctx: Context) -> Query:
     """A whole query: a block, perhaps over another one, perhaps ordered and cut off."""
     ordered = ctx.asked("topk", "offset", "order by only") or ctx.chance(0.04)
-    below = bool(ctx.want) and not ordered and not ctx.asked("shape pipe") and ctx.chance(0.4)
+    below = bool(ctx.want) and not ordered and not ctx.asked("shape pipe", "undetermined") and ctx.chance(0.4)
     if below:
         inner = query(ctx, 1, root=False)
         ctx.relations = max(ctx.relations, 1)

@@ -1,0 +1,48 @@
+"""What a run does, as data: rounds of sources, queries and changes that follow from the seed alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.fuzz.constructs import Schedule
+from tests.fuzz.grammar import Generated, Generator
+from tests.fuzz.schema import Table, creation, random_tables, step
+
+BATCH = 14  # queries of a round
+STEPS = 3  # times that the sources change
+TWINS = 10  # every tenth query is maintained a second time, with optimizations off
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    query: Generated
+    twin: bool
+
+
+@dataclass(frozen=True)
+class Round:
+    number: int
+    tables: tuple[Table, ...]
+    creation: tuple[str, ...]
+    steps: tuple[tuple[str, ...], ...]
+    cases: tuple[Case, ...]
+
+
+def rounds(seed: int, schedule: Schedule, batch: int = BATCH, steps: int = STEPS) -> Iterator[Round]:
+    """Rounds without end. The shares of constructs go on from round to round."""
+    number = made = 0
+    while True:
+        rnd = random.Random(f"{seed}/{number}")
+        tables = random_tables(rnd)
+        statements = creation(rnd, tables)
+        changes = tuple(tuple(step(rnd, tables)) for _ in range(steps))
+        generator = Generator(rnd, tables, schedule)
+        cases = []
+        for n in range(batch):
+            made += 1
+            cases.append(Case(f"q{n}", generator.next(), made % TWINS == 0))
+        yield Round(number, tables, tuple(statements), changes, tuple(cases))
+        number += 1

@@ -1,0 +1,240 @@
+"""A round in a lake: create, change, refresh, compare; and the judgement of what went wrong.
+
+What counts as a failure: any error that the plain query does not raise in Spark over the same data, an action other
+than the promised one, and content that differs from the definition. FULL with a named reason is a refusal, no failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from spark_trickle import Action, Trickle, connect
+from spark_trickle.delta.optimize import PASSES
+from spark_trickle.errors import TrickleError
+from tests.fuzz.plan import Case, Round
+from tests.fuzz.schema import NAMESPACE
+
+# Every query is new and its tables are tiny: compiling code and adapting plans take longer than running them.
+LAKE: dict[str, Any] = {
+    "shuffle_partitions": 2,
+    "spark_conf": {
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+    },
+}
+THREADS = 3  # most of a small query is planning, which uses one core
+X = TypeVar("X")
+
+
+class Verdict(StrEnum):
+    DIFFERENTIAL = "DIFFERENTIAL"
+    FULL = "FULL"  # runs, but recomputes: a refusal
+    REFUSED = "REFUSED"  # not even created
+    INVALID = "INVALID"  # Spark refuses the query: a fault of the generator
+    RAISES = "RAISES"  # the plain query fails in Spark too
+
+
+@dataclass
+class Outcome:
+    """What became of one case. After a failure it is left alone."""
+
+    case: Case
+    verdict: Verdict = Verdict.DIFFERENTIAL
+    reason: str = ""
+    failure: str | None = None
+    step: int = 0
+    compared: int = 0  # comparisons with the definition
+    deltas: int = 0  # refreshes that were DIFFERENTIAL
+    rows: int = 0  # the most rows a comparison saw
+    twin: str = ""  # what was switched off in the twin
+
+    @property
+    def alive(self) -> bool:
+        return self.failure is None and self.verdict in (Verdict.DIFFERENTIAL, Verdict.FULL)
+
+    @property
+    def reason_code(self) -> str:
+        found = re.match(r"[A-Z_]+", self.reason)
+        return found[0] if found else "NO_NAMED_REASON"
+
+    def fail(self, step: int, what: str) -> None:
+        if self.failure is None:
+            self.failure, self.step = what, step
+
+
+@dataclass
+class World:
+    """One lake with the tables of one round."""
+
+    tr: Trickle
+    round: Round
+    outcomes: list[Outcome] = field(default_factory=list)
+    threads: int = THREADS
+
+    def map(self, do: Callable[[Outcome], X], outcomes: Sequence[Outcome]) -> list[X]:
+        with ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(do, outcomes))
+
+    def table(self, outcome: Outcome) -> str:
+        return f"{NAMESPACE}.{outcome.case.name}{'_twin' if outcome.twin else ''}"
+
+    # -- create ----------------------------------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        self.tr.sql(f"CREATE NAMESPACE {NAMESPACE}")
+        for statement in self.round.creation:
+            self.tr.sql(statement)
+
+    def create(self, cases: Sequence[Case]) -> None:
+        self.outcomes = [Outcome(c) for c in cases]
+        self.map(self._create, self.outcomes)
+
+    def _create(self, outcome: Outcome) -> None:
+        sql = outcome.case.query.sql
+        try:
+            self.tr.create_stream_table(self.table(outcome), sql)
+        except Exception as error:
+            self._created_badly(outcome, error)
+            return
+        status = self.tr.status(self.table(outcome))[0]
+        outcome.reason = status.reason or ""
+        outcome.verdict = Verdict.DIFFERENTIAL if status.incremental else Verdict.FULL
+        if not status.incremental and outcome.reason_code == "NO_NAMED_REASON":
+            outcome.fail(0, f"FULL without a named reason: {outcome.reason!r}")
+        if "stumbled over" in outcome.reason:
+            outcome.fail(0, f"the parser raised: {outcome.reason}")
+
+    def _created_badly(self, outcome: Outcome, error: Exception) -> None:
+        spark = self.tr.spark
+        try:
+            planned = spark.sql(outcome.case.query.sql)
+            _ = planned.schema
+        except Exception as refusal:
+            outcome.verdict, outcome.reason = Verdict.INVALID, _short(refusal)
+            return
+        outcome.reason = _short(error)
+        if self._raises(outcome):
+            outcome.verdict = Verdict.RAISES
+            return
+        outcome.verdict = Verdict.REFUSED
+        if isinstance(error, TrickleError) and error.code == "NOT_INCREMENTAL":
+            outcome.reason = error.message
+            return
+        outcome.fail(0, f"creation failed: {_short(error, 1500)}")
+
+    def _raises(self, outcome: Outcome) -> bool:
+        """Whether Spark itself fails on the plain query now."""
+        try:
+            self.tr.spark.sql(outcome.case.query.sql).collect()
+        except Exception:
+            return True
+        return False
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def change(self, statements: Sequence[str]) -> None:
+        for statement in statements:
+            self.tr.sql(statement)
+
+    def refresh_and_compare(self, number: int, *, last: bool) -> None:
+        """Refresh all, then compare all; what runs FULL is compared at the end only."""
+        alive = [o for o in self.outcomes if o.alive]
+        self.map(lambda o: self._refresh(o, number), alive)
+        again = [o for o in alive if o.alive and (o.verdict is Verdict.DIFFERENTIAL or last)]
+        self.map(lambda o: self._compare(o, number), again)
+
+    def _refresh(self, outcome: Outcome, number: int) -> None:
+        promised = outcome.verdict is Verdict.DIFFERENTIAL
+        try:
+            # AUTO may find FULL cheaper; the delta is what is tested here.
+            result = self.tr.refresh(self.table(outcome), "DIFFERENTIAL" if promised else None)
+        except Exception as error:
+            if self._raises(outcome):
+                outcome.verdict, outcome.reason = Verdict.RAISES, _short(error)
+            else:
+                outcome.fail(number, f"refresh failed: {_short(error, 1500)}")
+            return
+        allowed = {Action.DIFFERENTIAL, Action.NO_DATA} if promised else {Action.FULL, Action.NO_DATA}
+        if result.action not in allowed:
+            outcome.fail(number, f"{result.action} instead of {outcome.verdict}: {result.reason}")
+        outcome.deltas += result.action is Action.DIFFERENTIAL
+
+    def _compare(self, outcome: Outcome, number: int) -> None:
+        if outcome.verdict is Verdict.FULL and outcome.case.query.open:
+            return  # two runs of the plain query may differ as well
+        try:
+            found = self.tr.verify(self.table(outcome))
+        except Exception as error:
+            if self._raises(outcome):
+                outcome.verdict, outcome.reason = Verdict.RAISES, _short(error)
+            else:
+                outcome.fail(number, f"verify failed: {_short(error, 1500)}")
+            return
+        outcome.compared += 1
+        outcome.rows = max(outcome.rows, found.rows)
+        if not found.equal:
+            outcome.fail(number, str(found))
+
+
+def switch_off(tr: Trickle, number: int) -> str:
+    """Leave one optimization out, another one each time. Returns its name."""
+    compiler = tr.refresher.compiler
+    for option in ("use_states", "state_tables"):
+        if hasattr(compiler, option):
+            setattr(compiler, option, (number % 2 == 0) != (option == "use_states"))
+    left_out = PASSES[number % len(PASSES)]
+    tr.refresher.passes = tuple(p for p in PASSES if p is not left_out)
+    return f"{'use_states' if number % 2 == 0 else 'state_tables'} and {left_out.__name__}"
+
+
+def play(
+    folder: Path,
+    round_: Round,
+    *,
+    out_of_time: Callable[[], bool] = lambda: False,
+    twins: bool = True,
+    threads: int = THREADS,
+) -> list[Outcome]:
+    """A whole round in a new lake. Stops between steps when time is out."""
+    with connect(folder, **LAKE) as tr:
+        world = World(tr, round_, threads=threads)
+        world.fill()
+        world.create(round_.cases)
+        worlds = [world]
+        doubled = [o.case for o in world.outcomes if o.case.twin and o.verdict is Verdict.DIFFERENTIAL and o.alive]
+        other = connect(folder, **LAKE) if doubled and twins else None
+        try:
+            if other is not None:
+                worlds.append(_twins(other, round_, doubled, threads))
+            for n, statements in enumerate(round_.steps, 1):
+                if out_of_time() and n > 1:
+                    break
+                world.change(statements)
+                if other is not None:
+                    left_out = PASSES[(round_.number + n) % len(PASSES)]
+                    other.refresher.passes = tuple(p for p in PASSES if p is not left_out)
+                for w in worlds:
+                    w.refresh_and_compare(n, last=n == len(round_.steps) or out_of_time())
+        finally:
+            if other is not None:
+                other.close()
+        return [o for w in worlds for o in w.outcomes]
+
+
+def _twins(tr: Trickle, round_: Round, cases: Sequence[Case], threads: int) -> World:
+    off = switch_off(tr, round_.number)
+    world = World(tr, round_, [Outcome(c, twin=off) for c in cases], threads)
+    world.map(world._create, world.outcomes)
+    return world
+
+
+def _short(error: BaseException, most: int = 300) -> str:
+    text = re.sub(r"\s+", " ", str(error)).strip()
+    return f"{type(error).__name__}: {text}"[:most]
