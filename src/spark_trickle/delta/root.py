@@ -4,6 +4,9 @@ At the root the old output is the stream table's own storage, so an aggregate th
 - *Keyed* (an aggregate or DISTINCT under projections and HAVING): rows are identified by their group keys. Where every
   call is algebraic, the delta is added to hidden state columns and no input is read at all; otherwise the affected
   groups are recomputed from the new state.
+- *Partitioned* (window functions, ORDER BY … LIMIT, a recursion under projections and filters): the stored rows of the
+  affected partitions are compared with their rows computed anew from the new state. Nothing has to be known of the
+  old state, so it does not matter how ties fell.
 - *Rows* (everything else): a row is identified by all of its columns; the delta's weights say how many copies come
   and go.
 """
@@ -11,7 +14,7 @@ At the root the old output is the stream table's own storage, so an aggregate th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from spark_trickle.delta.aggregates import (
@@ -24,8 +27,10 @@ from spark_trickle.delta.aggregates import (
     order_dependent,
 )
 from spark_trickle.delta.differentiate import differentiate
-from spark_trickle.delta.rules.aggregate import affected_keys, limited
+from spark_trickle.delta.rules.aggregate import affected_keys, key_items, limited
 from spark_trickle.delta.rules.distinct import as_aggregate
+from spark_trickle.delta.rules.recursion import any_change
+from spark_trickle.delta.ties import open_calls, open_top, order_columns
 from spark_trickle.errors import NotIncremental
 from spark_trickle.model import HIDDEN_PREFIX, Column
 from spark_trickle.sql.algebra import (
@@ -38,7 +43,11 @@ from spark_trickle.sql.algebra import (
     Named,
     Operator,
     Project,
+    Recursion,
+    Restrict,
     State,
+    TopK,
+    Window,
     at,
 )
 from spark_trickle.sql.functions import UNDETERMINED, UNORDERED_BAG
@@ -168,9 +177,62 @@ class Keyed:
         return Project(child=below, items=(*self.items, *hidden, *states))
 
 
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """Rows kept by the partition they are in; without keys all rows are one partition."""
+
+    node: Window | TopK | Recursion
+    condition: Scalar | None  # filters above, over the node's columns
+    items: tuple[Item, ...]  # public columns over the node's columns
+    keys: tuple[Key, ...]
+
+    @property
+    def identity(self) -> str:
+        if not self.keys:
+            return "the whole row, all rows compared"
+        return "the whole row within partition " + ", ".join(k.stored for k in self.keys)
+
+    @property
+    def hidden_keys(self) -> tuple[Column, ...]:
+        public = {i.name for i in self.items}
+        return tuple(Column(k.stored, k.type) for k in self.keys if k.stored not in public)
+
+    @property
+    def hidden(self) -> tuple[Column, ...]:
+        return (*self.hidden_keys, Column(HASH, "bigint"))
+
+    @property
+    def full(self) -> Operator:
+        return self._shaped(self.node)
+
+    def affected(self) -> Operator:
+        """The keys of the partitions that changed; without keys, a relation that has rows if anything did."""
+        if isinstance(self.node, Recursion):
+            return any_change(self.node)
+        return affected_keys(self.node) if isinstance(self.node, Window) and self.keys else self._changed()
+
+    def _changed(self) -> Operator:
+        assert not isinstance(self.node, Recursion)
+        return differentiate(self.node.child)
+
+    def recomputed(self, affected: Named) -> Operator:
+        """The storage columns of the affected partitions, from the new state."""
+        if isinstance(self.node, Window) and self.keys:
+            child = Restrict(child=at(self.node.child, State.NEW), keys=key_items(self.node), by=affected)
+            return self._shaped(replace(self.node, child=child))
+        return self._shaped(at(self.node, State.NEW))
+
+    def _shaped(self, node: Operator) -> Operator:
+        below = node if self.condition is None else Filter(child=node, condition=self.condition)
+        public = {i.name for i in self.items}
+        scalars = {k.name: k.scalar for k in self.node.keys} if isinstance(self.node, Window) else {}
+        hidden = tuple(Item(k.stored, scalars[k.name]) for k in self.keys if k.stored not in public)
+        return Project(child=below, items=(*self.items, *hidden))
+
+
 _EXTREMUM = {Merge.LEAST: "min", Merge.GREATEST: "max"}
 
-Plan = Rows | Keyed
+Plan = Rows | Keyed | Partitioned
 
 
 def _state_call(name: str, scalar: Scalar) -> Call:
@@ -195,6 +257,13 @@ def plan_root(root: Operator, public: tuple[str, ...], types: Mapping[str, str],
         below = below.child
     if isinstance(below, Distinct):
         below = as_aggregate(below)
+    if isinstance(below, Window | TopK | Recursion):
+        for child in below.children:
+            _refuse_order_dependent(child, types)
+        shown = below.keys if isinstance(below, Window) else ()
+        keys = tuple(_key(k, n, items, types) for n, k in enumerate(shown))
+        differentiate(below)  # refuse now, not at the first refresh
+        return Partitioned(below, conjunction(conditions), items, keys)
     if not isinstance(below, Aggregate):
         _refuse_order_dependent(root, types)
         tree = Project(child=root, items=tuple(Item(p, column(c)) for p, c in zip(public, root.columns, strict=True)))
@@ -212,14 +281,7 @@ def _keyed(
     *,
     use_states: bool,
 ) -> Keyed:
-    keys = []
-    for n, key in enumerate(aggregate.keys):
-        if "map<" in types[key.name]:
-            raise NotIncremental("MAP_KEY", f"GROUP BY or DISTINCT over a map ({key.scalar}) has no delta rule yet")
-        if "collate" in types[key.name].lower():
-            raise NotIncremental("COLLATED_KEY", f"the collated key {key.scalar} has no delta rule yet")
-        shown = next((i.name for i in items if i.scalar.bare == key.name), None)
-        keys.append(Key(key.name, shown or f"{HIDDEN_PREFIX}k{n}", types[key.name]))
+    keys = [_key(key, n, items, types, column(key.name)) for n, key in enumerate(aggregate.keys)]
     algebra: list[Algebraic] | None = []
     # Groups that HAVING rejects are not in storage, so there is no state to add to.
     if condition is not None or not use_states:
@@ -240,9 +302,26 @@ def _keyed(
     )
 
 
+def _key(key: Item, n: int, items: tuple[Item, ...], types: Mapping[str, str], value: Scalar | None = None) -> Key:
+    """Where a key is stored: in the public column that shows it, else in a hidden one."""
+    type_ = types[key.name]
+    if "map<" in type_:
+        raise NotIncremental("MAP_KEY", f"a map as a key ({key.scalar}) has no delta rule yet")
+    if "collate" in type_.lower():
+        raise NotIncremental("COLLATED_KEY", f"the collated key {key.scalar} has no delta rule yet")
+    wanted = value or key.scalar
+    shown = next((i.name for i in items if i.scalar == wanted), None)
+    return Key(key.name, shown or f"{HIDDEN_PREFIX}k{n}", type_)
+
+
 def _refuse_order_dependent(tree: Operator, types: Mapping[str, str]) -> None:
     """Below the root, what is retracted must be what was emitted."""
     for op in tree.walk():
+        if (isinstance(op, Window) and open_calls(op)) or (isinstance(op, TopK) and open_top(op)):
+            raise NotIncremental(
+                "ORDER_DEPENDENT",
+                f"{op.label} below the top of the query leaves open how ties fall, and needs a stored state",
+            )
         if isinstance(op, Aggregate):
             for one in op.calls:
                 if order_dependent(one, types):
@@ -257,15 +336,40 @@ def comparisons(plan: Plan, types: Mapping[str, str]) -> dict[str, Comparison]:
     """How each public column is compared; columns not listed are compared exactly."""
     if isinstance(plan, Rows):
         return {}
-    open_calls = {c.name for c in plan.aggregate.calls if c.function in UNDETERMINED}
+    if isinstance(plan, Partitioned):
+        return _partitioned_comparisons(plan, types)
+    opens = {c.name for c in plan.aggregate.calls if c.function in UNDETERMINED}
     bags = {c.name for c in plan.aggregate.calls if c.function in UNORDERED_BAG}
     floats = {c.name for c in plan.aggregate.calls if approximate(c, types)}
     result = {}
     for item in plan.items:
         if item.scalar.bare in bags:
             result[item.name] = Comparison.BAG
-        elif item.scalar.columns & open_calls:
+        elif item.scalar.columns & opens:
             result[item.name] = Comparison.OPEN
         elif item.scalar.columns & floats:
+            result[item.name] = Comparison.APPROXIMATE
+    return result
+
+
+def _partitioned_comparisons(plan: Partitioned, types: Mapping[str, str]) -> dict[str, Comparison]:
+    """Columns that depend on how ties fell are open; if a filter does, so is all but what is ordered by."""
+    node = plan.node
+    if isinstance(node, Recursion):
+        return {}
+    opens: frozenset[str] = frozenset()
+    if isinstance(node, Window):
+        opens = open_calls(node)
+        picked = plan.condition is not None and bool(plan.condition.columns & opens)
+    else:
+        picked = open_top(node)
+    settled = order_columns(node)
+    floats = {c.name for c in node.calls if approximate(c, types)} if isinstance(node, Window) else set()
+    result = {}
+    for item in plan.items:
+        used = item.scalar.columns
+        if used & opens or (picked and not used <= settled):
+            result[item.name] = Comparison.OPEN
+        elif used & floats:
             result[item.name] = Comparison.APPROXIMATE
     return result

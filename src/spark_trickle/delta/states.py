@@ -19,6 +19,7 @@ from functools import singledispatch
 
 from spark_trickle.delta.aggregates import algebraic, approximate, order_dependent
 from spark_trickle.delta.root import Comparison
+from spark_trickle.delta.ties import open_calls, open_top
 from spark_trickle.errors import NotIncremental
 from spark_trickle.model import Column, TableName
 from spark_trickle.sql.algebra import (
@@ -30,9 +31,12 @@ from spark_trickle.sql.algebra import (
     Join,
     Operator,
     Project,
+    Recursion,
     Scan,
     ScanColumn,
+    TopK,
     UnionAll,
+    Window,
 )
 from spark_trickle.sql.functions import UNDETERMINED, UNORDERED_BAG
 from spark_trickle.sql.scalar import Scalar, cast, column
@@ -40,7 +44,7 @@ from spark_trickle.sql.scalar import Scalar, cast, column
 Types = Mapping[str, str]
 
 # What `plan_root` maintains by keys when only projections and filters stand above it.
-HEADS: tuple[type[Operator], ...] = (Aggregate, Distinct)
+HEADS: tuple[type[Operator], ...] = (Aggregate, Distinct, Window, TopK, Recursion)
 
 _UNSTORABLE = re.compile(r"\b(void|interval|collate)\b(?!:)", re.IGNORECASE)
 # Iceberg has no such integers: they are stored as int and cast back when they are read.
@@ -107,7 +111,7 @@ class _Cutter:
             return False
         if above.only_shape and isinstance(op, HEADS):
             # Groups that HAVING rejects have no place in the public storage; in a state table they have.
-            wanted = self.optional and above.filtered and _algebraic(op, self.types)
+            wanted = self.optional and above.filtered and isinstance(op, Aggregate) and _algebraic(op, self.types)
         else:
             if must_store(op, self.types):
                 unfit = [c for c in self._columns(op) if _UNSTORABLE.search(c.type)]
@@ -134,6 +138,16 @@ def must_store(op: Operator, types: Types) -> bool:  # noqa: ARG001
 @must_store.register
 def _(op: Aggregate, types: Types) -> bool:
     return any(order_dependent(c, types) for c in op.calls)
+
+
+@must_store.register
+def _(op: Window, types: Types) -> bool:
+    return bool(open_calls(op)) or any(order_dependent(c, types) for c in op.calls)
+
+
+@must_store.register
+def _(op: TopK, types: Types) -> bool:  # noqa: ARG001
+    return open_top(op)
 
 
 @singledispatch

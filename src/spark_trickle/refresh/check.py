@@ -22,6 +22,7 @@ from spark_trickle.model import (
     StreamTable,
     TableName,
 )
+from spark_trickle.refresh.as_written import notices
 from spark_trickle.refresh.definition import Compiled, LakeTables, StateTable
 from spark_trickle.refresh.inspect import delta_sql
 from spark_trickle.refresh.run import Refresher
@@ -59,8 +60,8 @@ def check_query(refresher: Refresher, query: str, namespace: str) -> Check:
             operators = _as_far_as_read(refresher, attempt, query, namespace, known)
         shown = {t.storage: str(t.name) for t in known.values()}
         inputs = _inputs(refresher, compiled, cut.pointers, shown)
-    notices = [*compiled.notices]
-    notices += [f"column {c}: it {_OPEN[how]}" for c, how in compiled.compare.items() if how in _OPEN]
+    said = [*notices(compiled, refresher.settings)]
+    said += [f"column {c}: it {_OPEN[how]}" for c, how in compiled.compare.items() if how in _OPEN]
     return Check(
         query=query,
         incremental=compiled.incremental,
@@ -70,7 +71,7 @@ def check_query(refresher: Refresher, query: str, namespace: str) -> Check:
         operators=operators,
         inputs=inputs,
         views=tuple(map(str, compiled.views)),
-        notices=tuple(notices),
+        notices=tuple(said),
         delta_sql=delta_sql(compiled),
     )
 
@@ -211,7 +212,10 @@ def _delta_trees(compiled: Compiled, changed: set[TableName]) -> Iterator[Operat
     plan = compiled.plan
     if plan is None:
         return
-    first = plan.delta if isinstance(plan, Rows) else plan.change() if plan.algebra is not None else plan.affected()
+    if isinstance(plan, Rows):
+        first = plan.delta
+    else:
+        first = plan.change() if isinstance(plan, Keyed) and plan.algebra is not None else plan.affected()
     first = optimize(first, changed)
     if isinstance(first, Empty) or changed.isdisjoint(compiled.inputs):
         return

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_trickle.delta.root import HASH, Comparison, Plan, Rows, comparisons, plan_root
+from spark_trickle.delta.root import HASH, Comparison, Keyed, Partitioned, Plan, comparisons, plan_root
 from spark_trickle.delta.states import Openness, StateTree, cut_states, openness
 from spark_trickle.errors import NotIncremental, TrickleError
 from spark_trickle.lake.tables import Lake
@@ -32,7 +32,7 @@ from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote_table
 from spark_trickle.spark.guard import roundtrip
 from spark_trickle.sql.algebra import Item, Operator, Project, State, scans
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
-from spark_trickle.sql.mentions import follows_the_clock, may_read, reads
+from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, volatile
 from spark_trickle.sql.prune import prune
 from spark_trickle.sql.scalar import column as column_
 
@@ -58,6 +58,7 @@ class Compiled:
     notices: tuple[str, ...]
     whole: Operator | None = None  # nothing cut out
     states: tuple[StateTable, ...] = ()  # all hidden state tables below, those that others read first
+    volatile: str | None = None  # a function that gives another answer every time, with its place
     settled: bool = True  # False: which rows there are depends on values that only the state tables know
     over_states: Mapping[str, Comparison] = field(default_factory=dict)  # `compare`, the state tables given
 
@@ -92,7 +93,8 @@ class Compiled:
     @property
     def layout(self) -> str:
         """The shape of the storage: another one needs another storage table."""
-        identity = "rows" if self.plan is None or isinstance(self.plan, Rows) else "keys"
+        kinds = {Keyed: "keys", Partitioned: "partitions"}
+        identity = kinds.get(type(self.plan), "rows")
         keys = [] if identity == "rows" else [k.stored for k in self.plan.keys]  # type: ignore[union-attr]
         columns = [[c.name, c.type] for c in self.storage_columns]
         return json.dumps({"identity": identity, "keys": keys, "columns": columns}, sort_keys=True)
@@ -232,6 +234,7 @@ def compile_definition(
         reason=reason,
         compare={},
         notices=notices,
+        volatile=_first(volatile, tables, definition, namespace),
     )
 
 
@@ -380,13 +383,21 @@ def _refuse_foreign(tables: LakeTables, definition: str, namespace: str) -> None
 
 def _clock(tables: LakeTables, text: str, namespace: str) -> str | None:
     """What makes the definition, or a view it may read, move with the time."""
+    return _first(follows_the_clock, tables, text, namespace)
+
+
+def _first(look: Callable[[str], str | None], tables: LakeTables, text: str, namespace: str) -> str | None:
+    """What `look` finds in the definition, or in a view it may read."""
+    found = look(text)
+    if found is not None:
+        return found
     _, views = _mentioned_inputs(tables, text, namespace)
-    bodies = [text]
     for name in views:
         view = tables.find(name.parts, namespace)
-        if isinstance(view, LakeView):
-            bodies.append(view.text)
-    return next((c for c in map(follows_the_clock, bodies) if c is not None), None)
+        found = look(view.text) if isinstance(view, LakeView) else None
+        if found is not None:
+            return f"{found} in view {name}"
+    return None
 
 
 _RESERVED = frozenset(

@@ -79,14 +79,11 @@ def compare(
         f"SELECT {keys}, {w} AS w, concat_ws(', ', {_shown(shown)}) AS shown FROM {side}"
         for side, w in ((left, 1), (right, -1))
     )
-    odd = session.sql(
-        f"SELECT any_value(shown), sum(w) AS w FROM ({sides}) GROUP BY {names} HAVING sum(w) <> 0"
-    ).persist()
-    try:
-        extra, missing = odd.selectExpr("coalesce(sum(greatest(w, 0)), 0)", "coalesce(sum(greatest(-w, 0)), 0)").first()
-        examples = tuple(f"{'extra' if w > 0 else 'missing'} x{abs(w)}: ({text})" for text, w in odd.limit(5).collect())
-    finally:
-        odd.unpersist()
+    # Not persisted: Spark cannot canonicalize every plan, and a second run is needed only when something differs.
+    odd = session.sql(f"SELECT any_value(shown), sum(w) AS w FROM ({sides}) GROUP BY {names} HAVING sum(w) <> 0")
+    extra, missing = odd.selectExpr("coalesce(sum(greatest(w, 0)), 0)", "coalesce(sum(greatest(-w, 0)), 0)").first()
+    found = odd.limit(5).collect() if extra or missing else ()
+    examples = tuple(f"{'extra' if w > 0 else 'missing'} x{abs(w)}: ({text})" for text, w in found)
     return Difference(rows, missing, extra, examples)
 
 

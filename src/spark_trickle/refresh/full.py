@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from spark_trickle.delta.root import HASH, Rows
+from spark_trickle.delta.root import HASH
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.staging import Staging
-from spark_trickle.model import LAKE, Column, Pointer, TableName
+from spark_trickle.model import Column, Pointer, TableName
+from spark_trickle.refresh.as_written import definition_view
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import row_hash
 from spark_trickle.spark.compile import compile_sql, quote, quote_table
 from spark_trickle.sql.algebra import State
-from spark_trickle.sql.mentions import without_catalog
 
 
 class AttemptLeaves:
@@ -32,24 +33,23 @@ class AttemptLeaves:
         return False
 
 
-def full_select(attempt: Attempt, compiled: Compiled) -> str:
+def full_select(attempt: Attempt, compiled: Compiled, instant: datetime) -> str:
     """A SELECT of all storage columns over the tables of the attempt."""
     names = ", ".join(quote(c.name) for c in compiled.storage_columns if c.name != HASH)
     if compiled.plan is None:
-        # The definition as it was written, in a session whose current catalog is the attempt's.
-        view = attempt.view_name("definition")
-        attempt.session.sql(without_catalog(compiled.definition, LAKE)).createOrReplaceTempView(view)
+        view = definition_view(attempt, compiled, instant)
         return f"SELECT {names}, {row_hash(compiled.columns)} FROM {quote(view)}"
     sql = compile_sql(compiled.plan.full, AttemptLeaves(attempt))
-    if isinstance(compiled.plan, Rows):
-        return f"SELECT {names}, {row_hash(compiled.columns)} FROM ({sql})"
+    if HASH in {c.name for c in compiled.hidden}:
+        hashed = tuple(c for c in compiled.storage_columns if c.name != HASH)
+        return f"SELECT {names}, {row_hash(hashed)} FROM ({sql})"
     return f"SELECT {names} FROM ({sql})"
 
 
-def write_full(attempt: Attempt, compiled: Compiled, staging: Staging) -> int:
-    """Replace the whole content; returns the rows written."""
+def write_full(attempt: Attempt, compiled: Compiled, staging: Staging, instant: datetime) -> int:
+    """Replace the whole content by the definition's at the cut and its instant; returns the rows written."""
     attempt.use(compiled.namespace)
-    select = full_select(attempt, compiled)
+    select = full_select(attempt, compiled, instant)
     summary = staging.append(select) if staging.base is None else staging.overwrite(select)
     return summary.get("added-records", 0)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from spark_trickle.delta.root import Keyed, Plan, Rows
+from spark_trickle.delta.root import Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.model import (
-    LAKE,
     Action,
     Explanation,
     InputKind,
@@ -19,6 +18,7 @@ from spark_trickle.model import (
     TableName,
     Verification,
 )
+from spark_trickle.refresh.as_written import definition_view, notices
 from spark_trickle.refresh.decide import Decision, decide_early
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import Difference, compare
@@ -29,7 +29,6 @@ from spark_trickle.refresh.situation import Cut, behind, look
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
 from spark_trickle.sql.algebra import Named
-from spark_trickle.sql.mentions import without_catalog
 
 
 @dataclass(slots=True)
@@ -62,7 +61,7 @@ class Inspector:
             full_sql=compile_sql(compiled.plan.full, PlainLeaves()) if compiled.plan else table.definition,
             next_action=action,
             next_reason=reason,
-            notices=compiled.notices,
+            notices=notices(compiled, r.settings),
         )
 
     def _next(self, attempt: Attempt, table: StreamTable, compiled: Compiled, cut: Cut) -> tuple[Action, str]:
@@ -125,11 +124,16 @@ class Inspector:
                     pinned = attempt.pinned_metadata(frontier[input_], snapshot)
                     frontier[input_] = Pointer(input_, pinned, is_view=False)
                 compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, frontier, known)
+                if compiled.volatile is not None:
+                    raise TrickleError(
+                        "VOLATILE_FUNCTION",
+                        f"{name} cannot be verified: {compiled.volatile} gives another answer every time it runs",
+                        hint="Replace the function.",
+                    )
                 attempt.register_missing(frontier, [table.storage, *(s.storage for s in compiled.states)])
                 attempt.use(table.namespace)
                 if compiled.settled or any(s.storage not in frontier for s in compiled.states):
-                    view = attempt.view_name("definition")
-                    attempt.session.sql(without_catalog(table.definition, LAKE)).createOrReplaceTempView(view)
+                    view = definition_view(attempt, compiled, table.data_timestamp or cut.instant)
                     found = compare(
                         attempt.session, attempt.qualified(table.storage), quote(view), table.columns, compiled.compare
                     )
@@ -214,12 +218,12 @@ def delta_sql(compiled: Compiled) -> str | None:
 def _plan_sql(plan: Plan) -> str:
     if isinstance(plan, Rows):
         return compile_sql(plan.delta, PlainLeaves())
-    if plan.algebra is not None:
+    if isinstance(plan, Keyed) and plan.algebra is not None:
         return compile_sql(plan.change(), PlainLeaves())
     return _groups_sql(plan)
 
 
-def _groups_sql(plan: Keyed) -> str:
+def _groups_sql(plan: Keyed | Partitioned) -> str:
     names = tuple(f"{k.name}__key" for k in plan.keys)
     affected = compile_sql(plan.affected(), PlainLeaves())
     fresh = compile_sql(plan.recomputed(Named(view="affected keys", names=names)), PlainLeaves())

@@ -12,7 +12,7 @@ from typing import Any
 
 from spark_trickle.delta.aggregates import Merge
 from spark_trickle.delta.optimize import PASSES, Pass, optimize
-from spark_trickle.delta.root import HASH, Keyed, Rows
+from spark_trickle.delta.root import HASH, Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.staging import MANY_POSITIONS, Staging
 from spark_trickle.model import Column
@@ -41,11 +41,13 @@ class Differential:
     stage: Stage
     passes: tuple[Pass, ...] = PASSES
 
-    def run(self, plan: Rows | Keyed) -> Counts:
+    def run(self, plan: Plan) -> Counts:
         if not self.feeds.changed:
             return Counts()  # compaction and the like: new snapshots, the same rows
         if isinstance(plan, Rows):
             return self._rows(plan)
+        if isinstance(plan, Partitioned):
+            return self._partitions(plan)
         if plan.algebra is not None:
             return self._algebraic(plan)
         return self._groups(plan)
@@ -84,14 +86,45 @@ class Differential:
                 select = f"SELECT {self._coalesce()}{listed}, {row_hash(self.columns)} FROM ({sql})"
                 added = self.staging.append(select)
             return Counts(inserted=added.get("added-records", 0))
+        return self._change_rows(sql, self.columns)
+
+    def _partitions(self, plan: Partitioned) -> Counts:
+        """The affected partitions as they are now, minus as they are stored."""
         with self.stage("delta"):
-            view, rows = self._cache(self._consolidated(sql), "delta")
+            sql = self._sql(plan.affected())
+            if sql is None:
+                return Counts()
+            names = tuple(f"{k.name}__key" for k in plan.keys)
+            if not names:
+                sql = f"SELECT 1 AS `_` FROM ({sql}) LIMIT 1"
+            affected, keys = self._cache(sql, "affected")
+            if not keys:
+                return Counts()
+        columns = (*self.columns, *plan.hidden_keys)
+        listed = ", ".join(quote(c.name) for c in columns)
+        tree = optimize(plan.recomputed(Named(view=affected, names=names)), self.feeds.changed, self.passes)
+        fresh = f"SELECT {listed}, 1L AS {WEIGHT} FROM ({compile_sql(tree, self.feeds)})"
+        stored = f"SELECT {', '.join(f'__s.{quote(c.name)}' for c in columns)}, -1L AS {WEIGHT}"
+        if names:
+            on = " AND ".join(f"__s.{quote(k.stored)} <=> __k.{quote(k.name + '__key')}" for k in plan.keys)
+            hint = self._hint_alias(affected, "__k")
+            stored = stored.replace("SELECT ", f"SELECT {hint}", 1)
+            stored += f" FROM {self.staging.target} __s LEFT SEMI JOIN {quote(affected)} __k ON {on}"
+        else:
+            stored += f" FROM {self.staging.target} __s"
+        return self._change_rows(f"{fresh} UNION ALL {stored}", columns)
+
+    def _change_rows(self, sql: str, columns: tuple[Column, ...]) -> Counts:
+        """Apply a delta whose rows are identified by all of `columns`."""
+        listed = ", ".join(quote(c.name) for c in columns)
+        with self.stage("delta"):
+            view, rows = self._cache(self._consolidated(sql, columns), "delta")
             if not rows:
                 return Counts()
             plus, minus = self._weights(view)
         if minus:
             with self.stage("lookup"):
-                doomed, found = self._cache(self._doomed(view), "doomed")
+                doomed, found = self._cache(self._doomed(view, columns), "doomed")
             if found != minus:
                 raise TrickleError(
                     "INTEGRITY",
@@ -111,26 +144,26 @@ class Differential:
         total = rows if rows is not None else sum(self.feeds.rows.values())
         return "/*+ COALESCE(1) */ " if total <= SMALL else ""
 
-    def _consolidated(self, sql: str) -> str:
+    def _consolidated(self, sql: str, columns: tuple[Column, ...]) -> str:
         """Equal rows folded into one weight; rows that came and went are gone."""
         keys, shown = [], []
-        for c in self.columns:
+        for c in columns:
             form = canonical(quote(c.name), c.type)
             keys.append(form)
             # A value whose canonical form is another expression stands for all rows that share the form.
             shown.append(quote(c.name) if form == quote(c.name) else f"any_value({quote(c.name)}) AS {quote(c.name)}")
         return (
-            f"SELECT *, {row_hash(self.columns)} AS {quote(HASH)} FROM (SELECT {', '.join(shown)}, "
+            f"SELECT *, {row_hash(columns)} AS {quote(HASH)} FROM (SELECT {', '.join(shown)}, "
             f"sum({WEIGHT}) AS {WEIGHT} FROM ({sql}) GROUP BY {', '.join(keys)} HAVING sum({WEIGHT}) <> 0)"
         )
 
-    def _doomed(self, view: str) -> str:
+    def _doomed(self, view: str, columns: tuple[Column, ...]) -> str:
         """Which stored copies leave: any n of the equal ones."""
         same = " AND ".join(
             f"{canonical(f'__s.{quote(c.name)}', c.type)} <=> {canonical(f'__d.{quote(c.name)}', c.type)}"
-            for c in self.columns
+            for c in columns
         )
-        whole = ", ".join([f"__d.{quote(HASH)}", *(canonical(f"__d.{quote(c.name)}", c.type) for c in self.columns)])
+        whole = ", ".join([f"__d.{quote(HASH)}", *(canonical(f"__d.{quote(c.name)}", c.type) for c in columns)])
         return (
             f"SELECT __file, __pos, true AS __doomed FROM ("
             f"SELECT {self._hint_alias(view, '__d')}__s._file AS __file, __s._pos AS __pos, "
