@@ -149,7 +149,7 @@ def test_password_is_never_shown() -> None:
         ({"driver_memory": "lots"}, "driver_memory"),
         ({"time_zone": "Mars/Olympus"}, "no such time zone"),
         ({"time_zone": "../../etc/passwd"}, "no such time zone"),
-        ({"allow_volatile": "maybe"}, "reject"),
+        ({"volatile_functions": "maybe"}, "reject"),
         ({"log_level": "loud"}, "ERROR"),
         ({"default_schedule": "sometimes"}, "duration"),
         ({"extra_packages": "not-a-coordinate"}, "group:artifact:version"),

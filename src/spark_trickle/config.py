@@ -99,8 +99,10 @@ class Settings(BaseSettings):
     )
     default_schedule: str = Field("1m", description="Schedule of a stream table that names none.")
     min_schedule_seconds: float = Field(1, gt=0, description="The shortest schedule that is accepted.")
-    allow_volatile: Literal["reject", "warn", "allow"] = Field(
-        "reject", description="What to do with a definition that uses volatile functions such as `rand()`."
+    volatile_functions: Literal["reject", "warn", "allow"] = Field(
+        "reject",
+        description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "
+        "another answer every time: refuse it, allow it with a notice, or allow it. Its refreshes are FULL.",
     )
     log_level: Literal["OFF", "ERROR", "WARN", "INFO", "DEBUG"] = Field(
         "ERROR", description="Spark's log level. Above ERROR, everything Spark writes goes to standard error."

@@ -67,6 +67,11 @@ CODES: dict[str, Code] = {
         "Mode DIFFERENTIAL was asked for and the definition cannot be maintained incrementally.",
         "Change the named part, or use mode AUTO.",
     ),
+    "VOLATILE_FUNCTION": Code(
+        _U,
+        "The definition uses a function that gives another answer every time it runs.",
+        "Replace the function, or set volatile_functions to warn or allow: every refresh is then FULL.",
+    ),
     "NAME_TAKEN": Code(_U, "The name belongs to another table or view.", "Choose another name, or drop what has it."),
     "UNKNOWN_STREAM_TABLE": Code(_U, "There is no stream table of that name.", "SHOW STREAM TABLES lists them."),
     "HAS_DEPENDENTS": Code(_U, "Other stream tables read this one.", "Drop them first, or drop with cascade."),

@@ -144,10 +144,12 @@ class RefreshResult:
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)  # stage -> seconds
     rows_changed: dict[str, int] = field(default_factory=dict)  # input -> changed rows read
+    notices: tuple[str, ...] = ()  # at creation: what the definition's author should know
 
     def __str__(self) -> str:
         rows = f"+{self.rows_inserted} ~{self.rows_updated} -{self.rows_deleted}"
-        return f"{self.name}: {self.action} {rows} in {self.seconds:.2f} s ({self.reason})"
+        done = f"{self.name}: {self.action} {rows} in {self.seconds:.2f} s ({self.reason})"
+        return "\n".join([done, *(f"notice: {n}" for n in self.notices)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from spark_trickle.errors import TrickleError
+from spark_trickle.sql.clock import pin_time
 from spark_trickle.sql.dialect import string_literal, string_value
-from spark_trickle.sql.parse import parse_query, pin_time, place, render, words
+from spark_trickle.sql.parse import parse_query, place, render, words
 
 
 def first(text: str) -> exp.Expr:

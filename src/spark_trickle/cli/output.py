@@ -156,8 +156,11 @@ class Output:
             right=(2, 3, 4, 5),
         )
         for r in results:
+            name = Text(r.name)
+            for notice in r.notices:
+                name.append(f"\n  notice: {notice}", style="yellow")
             table.add_row(
-                Text(r.name),
+                name,
                 action_text(r.action),
                 f"{r.rows_inserted:,}",
                 f"{r.rows_updated:,}",

@@ -12,6 +12,7 @@ well is not used again: a job of it may still be running.
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -142,6 +143,21 @@ class Attempt:
         iceberg.TableMetadataParser.write(builder.discardChanges().build(), output)
         self.scratch.append(location)
         return location
+
+    def replace_view(self, name: TableName, text: str) -> None:
+        """Another text for a view, in this attempt only; its metadata file is deleted with the attempt."""
+        parser = jvm.handles(self.session).jvm.org.apache.iceberg.view.ViewMetadataParser
+        io = jvm.file_io(self.lake.session)
+        body = json.loads(parser.toJson(parser.read(io, self.pointers[name].location)))
+        current = next(v for v in body["versions"] if v["version-id"] == body["current-version-id"])
+        for representation in current["representations"]:
+            if representation["dialect"] == "spark":
+                representation["sql"] = text
+        location = f"{body['location']}/metadata/trickle-pin-{uuid.uuid4()}.metadata.json"
+        parser.write(parser.fromJson(json.dumps(body)), io.newOutputFile(location))
+        self.scratch.append(location)
+        with self.store.write() as tx:
+            tx.move_private_pointer(self.slot.catalog, name, location)
 
     def close(self) -> None:
         for view in self._views:

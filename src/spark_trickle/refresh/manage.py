@@ -24,6 +24,7 @@ from spark_trickle.model import (
     StreamTable,
     TableName,
 )
+from spark_trickle.refresh.as_written import notices, refuse_volatile
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled, resolve
 from spark_trickle.refresh.full import create_view, write_full
@@ -63,6 +64,7 @@ class Manager:
             with r.attempts.begin({}, namespace) as attempt:
                 with stages("compile"):
                     compiled = self._compile(attempt, name, definition, namespace, cut, known)
+                    refuse_volatile(compiled, r.settings)
                     refuse_not_incremental(compiled, mode)
                     self._refuse_cycle(name, compiled, known)
                 draft = draft_of(name, definition, namespace, schedule, mode, r.free_storage(name, cut), compiled, cut)
@@ -98,11 +100,11 @@ class Manager:
             r.stage_states(work, compiled, known, cut, None, lease, opened, lambda: ids[0])
             attempt.tune(small=False)
             with work.stages("full"):
-                work.counts = Counts(inserted=write_full(attempt, compiled, staging))
+                work.counts = Counts(inserted=write_full(attempt, compiled, staging, cut.instant))
         else:
             work.decision = Decision(Action.SKIP, "INITIAL: created empty, not yet refreshed")
         view = create_view(attempt, draft.name, draft.storage, compiled.columns)
-        result = work.result()
+        result = replace(work.result(), notices=notices(compiled, r.settings))
         member = Member(
             name=draft.name,
             lease=lease,
@@ -219,9 +221,11 @@ class Manager:
         cut = r.cut()
         with r.attempts.begin({}, wanted.namespace) as attempt:
             compiled = self._compile(attempt, wanted.name, wanted.definition, wanted.namespace, cut, known)
+            refuse_volatile(compiled, r.settings)
             refuse_not_incremental(compiled, wanted.mode)
             self._refuse_cycle(wanted.name, compiled, known)
-            return r.rebuild(attempt, wanted, known, cut, lease)
+            result = r.rebuild(attempt, wanted, known, cut, lease)
+            return replace(result, notices=notices(compiled, r.settings))
 
     # -- drop ------------------------------------------------------------------------------------------------------
 

@@ -376,7 +376,7 @@ class Refresher:
                 staging = Staging.new(attempt, storage, compiled.storage_columns)
             opened.append(staging)
             before = self._rows_stored(staging)
-            written = write_full(attempt, compiled, staging)
+            written = write_full(attempt, compiled, staging, cut.instant)
         work.counts = Counts(inserted=written, deleted=before)
         return staging
 

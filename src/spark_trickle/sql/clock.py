@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from spark_trickle.sql.dialect import string_value
 from spark_trickle.sql.parse import Word, WordKind, words
@@ -26,9 +27,7 @@ def pin_time(text: str, moment: datetime = SOME_MOMENT, columns: Collection[str]
     a cast is only implied the text does not tell a moment from a word, and it stays.
     """
     tokens = words(text)
-    taken = {c.upper() for c in columns} | {
-        b.upper for a, b in zip(tokens, tokens[1:], strict=False) if a.upper == "AS"
-    }
+    taken = {c.upper() for c in columns} | {b.upper for a, b in pairwise(tokens) if a.upper == "AS"}
     out, done = [], 0
     for at, token in enumerate(tokens):
         if at and tokens[at - 1].text == ".":

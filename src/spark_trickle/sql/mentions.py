@@ -6,6 +6,7 @@ A superset is fine: a table too many makes a refresh run that changes nothing, n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from sqlglot import exp
 
@@ -97,7 +98,7 @@ def volatile(text: str) -> str | None:
         calls = [n for n in parse_query(text).walk() if function_name(n) in VOLATILE]
     except TrickleError:  # not our grammar: whatever looks like a call
         tokens = words(text)
-        for token, after in zip(tokens, tokens[1:], strict=False):
+        for token, after in pairwise(tokens):
             if token.upper.lower() in VOLATILE and after.text == "(":
                 return f"{token.text.lower()}() at {at_offset(text, token.start)}"
         return None
