@@ -26,10 +26,14 @@ from spark_trickle.sql.algebra import (
     Aggregate,
     Call,
     Distinct,
+    Explode,
     Filter,
     Item,
     Join,
+    Match,
+    Matched,
     Operator,
+    OuterJoin,
     Project,
     Recursion,
     Scan,
@@ -260,6 +264,36 @@ def _(op: Join, stored: Stored, types: Types) -> Openness:
     below = [openness(i, stored, types) for i in op.inputs]
     all_ = Openness({n: c for b in below for n, c in b.columns.items()}, any(b.rows for b in below))
     return Openness(all_.columns, all_.rows or all_.touches(*op.conditions))
+
+
+@openness.register
+def _(op: OuterJoin, stored: Stored, types: Types) -> Openness:
+    left, right = openness(op.left, stored, types), openness(op.right, stored, types)
+    both = Openness({**left.columns, **right.columns}, left.rows or right.rows)
+    return Openness(both.columns, both.rows or both.touches(*op.conditions))
+
+
+@openness.register
+def _(op: Matched, stored: Stored, types: Types) -> Openness:
+    child, by = openness(op.child, stored, types), openness(op.by, stored, types)
+    decides = Openness({**child.columns, **by.columns}).touches(*op.conditions) or by.rows
+    if op.kind is Match.MARK and decides:
+        return Openness({**child.columns, op.mark: Comparison.OPEN}, child.rows)
+    return Openness(child.columns, child.rows or decides)
+
+
+@openness.register
+def _(op: Explode, stored: Stored, types: Types) -> Openness:
+    below = openness(op.child, stored, types)
+    return Openness(below.columns, below.rows or below.touches(op.generator))
+
+
+@openness.register
+def _(op: Window, stored: Stored, types: Types) -> Openness:
+    below = openness(op.child, stored, types)
+    moved = below.touches(*(k.scalar for k in op.keys))
+    calls = {c.name: Comparison.OPEN for c in op.calls if moved or below.touches(c.whole)}
+    return Openness({**below.columns, **calls}, below.rows)
 
 
 @openness.register
