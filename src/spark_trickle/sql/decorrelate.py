@@ -398,7 +398,10 @@ class _Domain:
     @_push.register
     def _filter(self, op: Filter) -> tuple[Operator, Names]:
         child, names = self.push(op.child)
-        return Filter(child=child, condition=self._in(op.condition, names)), names
+        condition = self._in(op.condition, names)
+        if isinstance(child, Join):
+            return Join(inputs=child.inputs, conditions=(*child.conditions, *conjuncts(condition))), names
+        return Filter(child=child, condition=condition), names
 
     @_push.register
     def _project(self, op: Project) -> tuple[Operator, Names]:

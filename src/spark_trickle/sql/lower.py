@@ -437,6 +437,8 @@ class Lowering:
     def filtered(self, operator: Operator, condition: Scalar, pending: Sequence[Pending]) -> Operator:
         """WHERE: plain conditions first, then subqueries as semi and anti joins, then what needs their values."""
         by_name = {p.name: p for p in pending}
+        if not by_name:
+            return _filtered(operator, condition)
         parts = conjuncts(condition)
         later: list[Scalar] = []
         whole: list[tuple[Pending, Match]] = []
@@ -499,7 +501,7 @@ def _take(resolver: Resolver, *, forget: bool = True) -> list[Pending]:
 def _filtered(operator: Operator, condition: Scalar) -> Operator:
     """WHERE over a join is part of the join; over anything else a filter."""
     if isinstance(operator, Join):
-        return Join(inputs=operator.inputs, conditions=(*operator.conditions, condition))
+        return Join(inputs=operator.inputs, conditions=(*operator.conditions, *conjuncts(condition)))
     return Filter(child=operator, condition=condition)
 
 
