@@ -61,11 +61,8 @@ def test_a_refresh_has_the_instant_of_its_cut(lake: Trickle, mode: str) -> None:
     for _ in range(2):
         moment = instant(lake, name)
         local = moment.astimezone(lake_zone())
-        shown = first(
-            lake,
-            f"SELECT unix_micros(a), unix_micros(b), CAST(c AS STRING), d, e, f, unix_micros(g), h, i, j, k, l, m FROM {name} "
-            "ORDER BY id",
-        )
+        listed = "unix_micros(a), unix_micros(b), CAST(c AS STRING), d, e, f, unix_micros(g), h, i, j, k, l, m"
+        shown = first(lake, f"SELECT {listed} FROM {name} ORDER BY id")
         micros = round((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
         assert shown[:2] == (micros, micros)
         assert datetime.fromisoformat(shown[2]) == local.replace(tzinfo=None)
@@ -77,10 +74,7 @@ def test_a_refresh_has_the_instant_of_its_cut(lake: Trickle, mode: str) -> None:
         time.sleep(1.1)
         assert lake.verify(name).equal
         result = lake.refresh(name)  # no source changed, the time did
-        assert (result.action, result.reason.split(":")[0]) == (
-            Action.FULL,
-            "TIME_DEPENDENT" if mode == "auto" else "MODE",
-        )
+        assert (result.action, result.reason.split(" ")[0]) == (Action.FULL, "TIME_DEPENDENT")
         assert instant(lake, name) > moment
 
 
@@ -140,7 +134,7 @@ def test_consumers_of_one_tick_see_one_instant(lake: Trickle) -> None:
 def test_volatile_functions_are_refused(lake: Trickle) -> None:
     lake.sql("CREATE VIEW s.dice AS SELECT id, rand() AS r FROM s.t")
     for mode in ("auto", "full", "differential"):
-        with refused(lake, "VOLATILE_FUNCTION", "uuid() at line 2, column 3", "volatile_functions"):
+        with refused(lake, "VOLATILE_FUNCTION", "uuid() at line 2, column 3"):
             lake.create_stream_table("s.v", "SELECT id,\n  UUID() AS u FROM s.t", mode=mode)
     with refused(lake, "VOLATILE_FUNCTION", "rand()", "view s.dice"):
         lake.create_stream_table("s.v", "SELECT * FROM s.dice")

@@ -8,16 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import singledispatch
 
-from spark_trickle.delta.root import Keyed, Plan
+from spark_trickle.delta.root import Keyed, Partitioned, Plan
 from spark_trickle.sql.algebra import (
     Aggregate,
+    Constant,
     Distinct,
+    Explode,
     Filter,
     Join,
+    Level,
+    Match,
+    Matched,
     Operator,
+    OuterJoin,
     Project,
+    Recursion,
     Scan,
+    TopK,
     UnionAll,
+    Window,
 )
 
 CHANGE = "follows the change"
@@ -61,10 +70,58 @@ def _union_all(op: UnionAll, plan: Plan | None) -> Maintained:  # noqa: ARG001
 
 
 @maintained.register
+def _explode(op: Explode, plan: Plan | None) -> Maintained:  # noqa: ARG001
+    return _LINEAR
+
+
+@maintained.register
+def _constant(op: Constant, plan: Plan | None) -> Maintained:  # noqa: ARG001
+    return Maintained("never changes", "nothing")
+
+
+@maintained.register
 def _join(op: Join, plan: Plan | None) -> Maintained:  # noqa: ARG001
     if not op.conditions:
         return Maintained("changed rows of each input meet all rows of the others", DATA)
     return Maintained("changed rows of each input meet the others, old state or new", f"{CHANGE}, and its partners")
+
+
+@maintained.register
+def _outer_join(op: OuterJoin, plan: Plan | None) -> Maintained:  # noqa: ARG001
+    how = "changed rows meet the other input; rows that gain a first or lose their last partner change their NULLs"
+    return Maintained(how, f"{CHANGE}, and its partners" if op.conditions else DATA)
+
+
+@maintained.register
+def _matched(op: Matched, plan: Plan | None) -> Maintained:  # noqa: ARG001
+    what = {Match.SEMI: "have a partner", Match.ANTI: "have none", Match.MARK: "may have a partner"}[op.kind]
+    how = f"rows that {what}: judged anew where a changed row could be the partner"
+    return Maintained(how, f"{CHANGE}, and its partners" if op.conditions else f"{DATA} when the other one changes")
+
+
+@maintained.register
+def _window(op: Window, plan: Plan | None) -> Maintained:
+    if not op.keys:
+        return Maintained("no PARTITION BY: one partition, computed anew when an input changes", DATA)
+    if isinstance(plan, Partitioned):
+        return Maintained("affected partitions are computed anew", "follows the affected partitions")
+    how = "affected partitions are computed at both states, their difference goes up"
+    return Maintained(how, "follows the affected partitions")
+
+
+@maintained.register
+def _top_k(op: TopK, plan: Plan | None) -> Maintained:  # noqa: ARG001
+    return Maintained("computed anew when an input changes", DATA)
+
+
+@maintained.register
+def _recursion(op: Recursion, plan: Plan | None) -> Maintained:  # noqa: ARG001
+    return Maintained("computed anew, level by level, when an input changes", DATA)
+
+
+@maintained.register
+def _level(op: Level, plan: Plan | None) -> Maintained:  # noqa: ARG001
+    return Maintained("the level before", "")
 
 
 @maintained.register

@@ -212,14 +212,17 @@ def _delta_trees(compiled: Compiled, changed: set[TableName]) -> Iterator[Operat
     plan = compiled.plan
     if plan is None:
         return
+    recomputed: Operator | None = None
     if isinstance(plan, Rows):
         first = plan.delta
+    elif isinstance(plan, Keyed) and plan.algebra is not None:
+        first = plan.change()
     else:
-        first = plan.change() if isinstance(plan, Keyed) and plan.algebra is not None else plan.affected()
+        first = plan.affected()
+        recomputed = plan.recomputed(Named(view="affected keys", names=tuple(f"{k.name}__key" for k in plan.keys)))
     first = optimize(first, changed)
     if isinstance(first, Empty) or changed.isdisjoint(compiled.inputs):
         return
     yield first
-    if isinstance(plan, Keyed) and plan.algebra is None:
-        names = tuple(f"{k.name}__key" for k in plan.keys)
-        yield optimize(plan.recomputed(Named(view="affected keys", names=names)), changed)
+    if recomputed is not None:
+        yield optimize(recomputed, changed)
