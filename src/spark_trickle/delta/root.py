@@ -27,6 +27,7 @@ from spark_trickle.delta.aggregates import (
     order_dependent,
 )
 from spark_trickle.delta.differentiate import differentiate
+from spark_trickle.delta.levels import Levels, is_linear
 from spark_trickle.delta.rules.aggregate import affected_keys, key_items, limited
 from spark_trickle.delta.rules.distinct import as_aggregate
 from spark_trickle.delta.rules.recursion import any_change
@@ -232,7 +233,7 @@ class Partitioned:
 
 _EXTREMUM = {Merge.LEAST: "min", Merge.GREATEST: "max"}
 
-Plan = Rows | Keyed | Partitioned
+Plan = Rows | Keyed | Partitioned | Levels
 
 
 def _state_call(name: str, scalar: Scalar) -> Call:
@@ -257,6 +258,13 @@ def plan_root(root: Operator, public: tuple[str, ...], types: Mapping[str, str],
         below = below.child
     if isinstance(below, Distinct):
         below = as_aggregate(below)
+    if isinstance(below, Recursion) and not conditions and is_linear(below):
+        shown_ = {i.scalar.bare for i in items}
+        if len(items) == len(below.columns) and shown_ == set(below.columns):
+            for child in below.children:
+                _refuse_order_dependent(child, types)
+            differentiate(below)  # refuse now, not at the first refresh
+            return Levels(below, items, HASH)
     if isinstance(below, Window | TopK | Recursion):
         for child in below.children:
             _refuse_order_dependent(child, types)
@@ -334,7 +342,7 @@ def _refuse_order_dependent(tree: Operator, types: Mapping[str, str]) -> None:
 
 def comparisons(plan: Plan, types: Mapping[str, str]) -> dict[str, Comparison]:
     """How each public column is compared; columns not listed are compared exactly."""
-    if isinstance(plan, Rows):
+    if isinstance(plan, Rows | Levels):
         return {}
     if isinstance(plan, Partitioned):
         return _partitioned_comparisons(plan, types)

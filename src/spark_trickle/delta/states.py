@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 
 from spark_trickle.delta.aggregates import algebraic, approximate, order_dependent
+from spark_trickle.delta.levels import is_linear
 from spark_trickle.delta.root import Comparison
 from spark_trickle.delta.ties import open_calls, open_top
 from spark_trickle.errors import NotIncremental
@@ -113,7 +114,9 @@ class _Cutter:
     def _stored(self, op: Operator, above: _Above) -> bool:
         if not op.columns or not _closed(op):
             return False
-        if above.only_shape and isinstance(op, HEADS):
+        if isinstance(op, Recursion) and is_linear(op):
+            wanted = True  # kept level by level, which only a table of its own can
+        elif above.only_shape and isinstance(op, HEADS):
             # Groups that HAVING rejects have no place in the public storage; in a state table they have.
             wanted = self.optional and above.filtered and isinstance(op, Aggregate) and _algebraic(op, self.types)
         else:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from spark_trickle.delta.differentiate import differentiate
+from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.maintained import maintained
 from spark_trickle.delta.optimize import optimize
 from spark_trickle.delta.root import Comparison, Keyed, Plan, Rows
@@ -215,6 +216,8 @@ def _delta_trees(compiled: Compiled, changed: set[TableName]) -> Iterator[Operat
     recomputed: Operator | None = None
     if isinstance(plan, Rows):
         first = plan.delta
+    elif isinstance(plan, Levels):
+        first = plan.base
     elif isinstance(plan, Keyed) and plan.algebra is not None:
         first = plan.change()
     else:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.root import HASH, Comparison, Keyed, Partitioned, Plan, comparisons, plan_root
 from spark_trickle.delta.states import Openness, StateTree, cut_states, openness
 from spark_trickle.errors import NotIncremental, TrickleError
@@ -93,9 +94,9 @@ class Compiled:
     @property
     def layout(self) -> str:
         """The shape of the storage: another one needs another storage table."""
-        kinds = {Keyed: "keys", Partitioned: "partitions"}
+        kinds = {Keyed: "keys", Partitioned: "partitions", Levels: "levels"}
         identity = kinds.get(type(self.plan), "rows")
-        keys = [] if identity == "rows" else [k.stored for k in self.plan.keys]  # type: ignore[union-attr]
+        keys = [k.stored for k in self.plan.keys] if isinstance(self.plan, Keyed | Partitioned) else []
         columns = [[c.name, c.type] for c in self.storage_columns]
         return json.dumps({"identity": identity, "keys": keys, "columns": columns}, sort_keys=True)
 

@@ -60,8 +60,22 @@ def compare(
     columns: Sequence[Column],
     how: Mapping[str, Comparison] | None = None,
 ) -> Difference:
-    """Compare two relations (SQL that can stand in FROM) as multisets."""
+    """Compare two relations (SQL that can stand in FROM) as multisets.
+
+    What SQL leaves open is compared too, and only if that differs left out: mostly no ties happened.
+    """
     how = how or {}
+    if Comparison.OPEN in how.values():
+        strict = {name: one for name, one in how.items() if one is not Comparison.OPEN}
+        found = _compare(session, left, right, columns, strict)
+        if found.equal:
+            return found
+    return _compare(session, left, right, columns, how)
+
+
+def _compare(
+    session: SparkSession, left: str, right: str, columns: Sequence[Column], how: Mapping[str, Comparison]
+) -> Difference:
     exact = [c for c in columns if how.get(c.name, Comparison.EXACT) in (Comparison.EXACT, Comparison.BAG)]
     floats = [c for c in columns if how.get(c.name) is Comparison.APPROXIMATE]
     keys = ", ".join(f"{_key(c, how)} AS {quote(f'k{n}')}" for n, c in enumerate(exact))

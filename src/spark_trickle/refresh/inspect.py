@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.root import Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
@@ -220,6 +221,9 @@ def _plan_sql(plan: Plan) -> str:
         return compile_sql(plan.delta, PlainLeaves())
     if isinstance(plan, Keyed) and plan.algebra is not None:
         return compile_sql(plan.change(), PlainLeaves())
+    if isinstance(plan, Levels):
+        parts = (compile_sql(plan.base, PlainLeaves()), compile_sql(plan.step, PlainLeaves()))
+        return f"-- level 0\n{parts[0]};\n\n-- every level, over the one before\n{parts[1]}"
     return _groups_sql(plan)
 
 

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_trickle.delta.aggregates import Merge
+from spark_trickle.delta.levels import LEVEL, PREVIOUS, Levels
 from spark_trickle.delta.optimize import PASSES, Pass, optimize
 from spark_trickle.delta.root import HASH, Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.staging import MANY_POSITIONS, Staging
-from spark_trickle.model import Column
+from spark_trickle.model import Column, TableName
 from spark_trickle.refresh.equality import canonical, row_hash
 from spark_trickle.refresh.inputs import SMALL, Feeds
 from spark_trickle.spark.compile import compile_sql, quote
-from spark_trickle.sql.algebra import WEIGHT, Changes, Empty, Named, Operator, Weigh
+from spark_trickle.sql.algebra import WEIGHT, Changes, Empty, Named, Operator, State, Weigh
 
 Stage = Callable[[str], Any]  # a context manager that times a named stage
 
@@ -48,6 +49,8 @@ class Differential:
             return self._rows(plan)
         if isinstance(plan, Partitioned):
             return self._partitions(plan)
+        if isinstance(plan, Levels):
+            return self._levels(plan)
         if plan.algebra is not None:
             return self._algebraic(plan)
         return self._groups(plan)
@@ -113,6 +116,44 @@ class Differential:
         else:
             stored += f" FROM {self.staging.target} __s"
         return self._change_rows(f"{fresh} UNION ALL {stored}", columns)
+
+    def _levels(self, plan: Levels) -> Counts:
+        """The change of each level, from that of the level before; then all of them at once."""
+        session = self.feeds.attempt.session
+        types = {i.scalar.bare: c.type for i, c in zip(plan.items, self.columns, strict=True)}
+        columns = tuple(Column(n, types[n]) for n in plan.node.names)
+        limit = int(session.conf.get("spark.sql.cteRecursionLevelLimit", "100") or 100)
+        with self.stage("delta"):
+            found = session.sql(f"SELECT max({quote(LEVEL)}) FROM {self.staging.target}").first()
+            deepest = -1 if found is None or found[0] is None else int(found[0])
+            parts: list[str] = []
+            level, previous = 0, self._level(plan, columns, 0, None)
+            while previous is not None or level <= deepest:
+                if previous is not None:
+                    shown = ", ".join(f"{i.scalar.sql()} AS {quote(i.name)}" for i in plan.items)
+                    parts.append(f"SELECT {shown}, {level} AS {quote(LEVEL)}, {WEIGHT} FROM {quote(previous)}")
+                level += 1
+                if limit >= 0 and level > limit:
+                    raise TrickleError(
+                        "SPARK_FAILED", f"[RECURSION_LEVEL_LIMIT_EXCEEDED] the recursion has more than {limit} levels"
+                    )
+                previous = self._level(plan, columns, level, previous)
+        if not parts:
+            return Counts()
+        return self._change_rows(" UNION ALL ".join(parts), (*self.columns, Column(LEVEL, "int")))
+
+    def _level(self, plan: Levels, columns: tuple[Column, ...], level: int, previous: str | None) -> str | None:
+        """The change of one level as a view; None when there is none."""
+        names = {i.scalar.bare: i.name for i in plan.items}
+        listed = ", ".join(f"{quote(names[c.name])} AS {quote(c.name)}" for c in columns)
+        stored = f"(SELECT {listed} FROM {self.staging.target} WHERE {quote(LEVEL)} = {level - 1})"
+        leaves = LevelLeaves(self.feeds, stored, quote(previous) if previous else "")
+        changed = {*self.feeds.changed, *([PREVIOUS] if previous else [])}
+        tree = optimize(plan.step if level else plan.base, changed, self.passes)
+        if isinstance(tree, Empty):
+            return None
+        view, rows = self._cache(self._consolidated(compile_sql(tree, leaves), columns), "level")
+        return view if rows else None
 
     def _change_rows(self, sql: str, columns: tuple[Column, ...]) -> Counts:
         """Apply a delta whose rows are identified by all of `columns`."""
@@ -365,6 +406,26 @@ class Differential:
         ).first()
         assert found is not None
         return int(found[0]), int(found[1]), int(found[2]), int(found[3])
+
+
+@dataclass(frozen=True, slots=True)
+class LevelLeaves:
+    """The tables of the attempt, and the level before as one more."""
+
+    feeds: Feeds
+    stored: str
+    change: str
+
+    def state(self, table: TableName, state: State) -> str:
+        return self.stored if table == PREVIOUS else self.feeds.state(table, state)
+
+    def changes(self, table: TableName) -> str:
+        if table != PREVIOUS:
+            return self.feeds.changes(table)
+        return self.change or f"(SELECT *, 0L AS {quote(WEIGHT)} FROM {self.stored} WHERE false)"
+
+    def small(self, table: TableName) -> bool:
+        return table != PREVIOUS and self.feeds.small(table)
 
 
 def _retracts(tree: Operator) -> bool:

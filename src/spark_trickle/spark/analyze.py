@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Column
 from spark_trickle.spark.compile import Leaves, PlainLeaves, compile_sql
-from spark_trickle.sql.algebra import Aggregate, Distinct, Item, Operator, Project, UnionAll, Window
+from spark_trickle.sql.algebra import Aggregate, Distinct, Item, Level, Operator, Project, Recursion, UnionAll, Window
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.scalar import Scalar, cast, column
 
@@ -81,6 +82,13 @@ class Analyzer:
             return {c.name: c.type for c in self.columns(compile_sql(op, leaves))}
 
         def rule(op: Operator) -> Operator:
+            if isinstance(op, Recursion):
+                # The step has the types of the base, whatever its expressions alone would give.
+                want = types_of(op)
+                items = (Item(n, column(n) if "<" in want[n] else cast(column(n), want[n])) for n in op.names)
+                return replace(op, step=Project(child=op.step, items=tuple(items)))
+            if any(isinstance(o, Level) for o in op.walk()):
+                return op
             if isinstance(op, Window):
                 keys = Project(child=op.child, items=op.keys)
                 types.update(types_of(keys) if op.keys else {})
