@@ -158,6 +158,10 @@ def resolve(parts: tuple[str, ...], namespace: str) -> TableName:
     return TableName(".".join(parts[:-1]), parts[-1])
 
 
+# Spark has accepted the definition before: when it refuses our form of it, the fault is ours, and FULL is right.
+_OURS = frozenset(["SYNTAX_ERROR", "INVALID_QUERY", "UNKNOWN_COLUMN"])
+
+
 def compile_definition(
     session: SparkSession,
     tables: LakeTables,
@@ -212,7 +216,7 @@ def compile_definition(
     except (ValueError, IndexError, KeyError, AttributeError, AssertionError) as error:
         reason = f"SQL_ROUNDTRIP: our parser stumbled over the query ({error!r})"
     except TrickleError as refusal:
-        if refusal.code != "SYNTAX_ERROR":  # Spark has accepted the text: the fault is our parser's
+        if refusal.code not in _OURS:
             raise
         reason = f"SQL_ROUNDTRIP: {refusal.message}"
     if kept is None and not str(reason).startswith("TIME_DEPENDENT"):

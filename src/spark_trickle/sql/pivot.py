@@ -111,7 +111,8 @@ def lower_unpivot(node: exp.Pivot, operator: Operator, scope: Scope, resolver: R
             raise resolver.refuse("UNPIVOT", "UNPIVOT takes columns", part)
         turned |= {s.bare for s in scalars}
         label = alias or "_".join(c.name for c in columns)
-        rows.append(call("struct", text(label), *scalars))
+        fields = [part for n, s in zip(value_names, scalars, strict=True) for part in (text(n), s)]
+        rows.append(call("named_struct", text(name_name), text(label), *fields))
     kept = [o for o in scope.star if o.name not in turned]
     names = (fresh(name_name), *(fresh(v) for v in value_names))
     result: Operator = Explode(child=operator, generator=call("inline", call("array", *rows)), names=names)
