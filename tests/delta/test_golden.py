@@ -16,13 +16,13 @@ import pytest
 from spark_trickle import Action, Trickle
 from spark_trickle.delta import differentiate
 from spark_trickle.sql import algebra
-from spark_trickle.sql.algebra import AsOf, Changes, Empty, Named, Operator, Restrict, Unary, Weigh
+from spark_trickle.sql.algebra import AsOf, Changes, Empty, Level, Named, Operator, Restrict, Unary, Weigh
 
 FOLDER = Path(__file__).parent.parent / "golden"
 FILES = sorted(FOLDER.glob("*.sql"))
-ROOTS = {"root_rows", "root_algebraic", "root_groups"}
-# Only a delta contains these, so they have no delta of their own.
-OF_DELTAS = {AsOf, Changes, Empty, Named, Restrict, Weigh}
+ROOTS = {"root_rows", "root_algebraic", "root_groups", "root_partitions"}
+# Only a delta, or the step of a recursion, contains these: they have no delta of their own.
+OF_DELTAS = {AsOf, Changes, Empty, Level, Named, Restrict, Weigh}
 _FORM = re.compile(r"-- (?P<title>[^\n]+)\n-- query\n(?P<query>.+?)\n-- delta\n(?P<delta>.*)", re.DOTALL)
 
 
@@ -105,6 +105,7 @@ def test_text(lake: Trickle, file: Path, request: pytest.FixtureRequest) -> None
             "root_rows": ("the whole row", False),
             "root_algebraic": ("group keys k", False),
             "root_groups": ("group keys k", True),
+            "root_partitions": ("the whole row within partition k", True),
         }
         assert (found.identity, by_groups) == expected[golden.name]
     else:
