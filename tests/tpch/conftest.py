@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     rows: dict[str, list[str]] = {}
-    for report in [r for found in terminalreporter.stats.values() for r in found if hasattr(r, "user_properties")]:
+    reports = [r for found in terminalreporter.stats.values() for r in found if isinstance(r, pytest.TestReport)]
+    for report in reports:
         query = re.search(r"test_tpch\.py::test_(?:created|round)\[(?:\d-)?(q\d\d)\]", report.nodeid)
         if query and report.when == "call":
             rows.setdefault(query[1], []).extend(str(v) for k, v in report.user_properties if k == "rows")
