@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.fuzz.context import Context
-from tests.fuzz.types import COMPARABLE, NESTED, Ref, T, literal
+from tests.fuzz.types import COMPARABLE, NESTED, POOLS, Ref, T, literal
 
 Refs = Sequence[Ref]
 _ORDERED = (T.INT, T.BIGINT, T.DEC, T.STR, T.DATE, T.TS, T.DBL)
@@ -214,13 +214,17 @@ def fill(ctx: Context, refs: Refs, template: str, depth: int) -> str:
 
 def predicate(ctx: Context, refs: Refs, depth: int = 2) -> str:
     """A condition that is true, false or NULL for some rows each."""
-    if depth > 0 and ctx.chance(0.3):
-        word = ctx.rnd.choice(("AND", "OR", "OR"))
+    if depth > 0 and ctx.chance(0.2):
+        word = ctx.rnd.choice(("AND", "OR", "OR", "OR"))
         return f"({predicate(ctx, refs, depth - 1)} {word} {predicate(ctx, refs, depth - 1)})"
     options = {
         "compare": 6.0, "is null": 1.5, "like": 1, "in list": 1.5, "between": 1, "boolean": 1, "not": 0.7,
         "higher-order function": 0.5, "array contains": 0.5, "distinct from": 0.3,
     }  # fmt: skip
+    there = {r.type for r in refs}
+    for option, type_ in (("boolean", T.BOOL), ("array contains", T.INTS), ("higher-order function", T.INTS)):
+        if type_ not in there and not ctx.asked(option):
+            del options[option]
     chosen = ctx.pick(options)
     if chosen in ("like", "in list", "between", "higher-order function"):
         ctx.tag(chosen)
@@ -235,7 +239,9 @@ def predicate(ctx: Context, refs: Refs, depth: int = 2) -> str:
         values = ", ".join(literal(ctx.rnd, type_, null=ctx.chance(0.2)) for _ in range(ctx.rnd.randint(1, 3)))
         return f"{column(ctx, refs, type_)} {ctx.rnd.choice(('IN', 'IN', 'NOT IN'))} ({values})"
     if chosen == "between":
-        low, high = literal(ctx.rnd, type_), column(ctx, refs, type_) if ctx.chance(0.3) else literal(ctx.rnd, type_)
+        low, high = _bounds(ctx, type_)
+        if ctx.chance(0.2):
+            high = column(ctx, refs, type_)
         return f"{expression(ctx, refs, type_, depth - 1)} BETWEEN {low} AND {high}"
     if chosen == "boolean":
         return column(ctx, refs, T.BOOL)
@@ -250,8 +256,16 @@ def predicate(ctx: Context, refs: Refs, depth: int = 2) -> str:
         return f"{column(ctx, refs, type_)} IS DISTINCT FROM {literal(ctx.rnd, type_)}"
     left = expression(ctx, refs, type_, depth)
     right = literal(ctx.rnd, type_) if ctx.chance(0.7) else expression(ctx, refs, type_, depth - 1)
-    operator = ctx.rnd.choice(("=", "<>", "<", "<=", ">", ">=", "<=>"))
+    operator = ctx.rnd.choice(("=", "<>", "<>", "<", "<=", ">", ">=", ">=", "<=>"))
     return f"{left} {operator} {right}"
+
+
+def _bounds(ctx: Context, type_: T) -> tuple[str, str]:
+    """Two constants, the lower one first."""
+    pool = [v for v in POOLS[type_] if v != "NULL"]
+    one, two = sorted(ctx.rnd.sample(range(len(pool)), 2))
+    cast = type_ is T.BIGINT
+    return tuple(f"CAST({pool[n]} AS BIGINT)" if cast else pool[n] for n in (one, two))  # type: ignore[return-value]
 
 
 _PATTERNS = ("'a%'", "'%b'", "'_'", "'%''%'", "'%'")

@@ -79,7 +79,7 @@ class Generator:
 def top(ctx: Context) -> Query:
     """A whole query: a block, perhaps over another one, perhaps ordered and cut off."""
     ordered = ctx.asked("topk", "offset", "order by only") or ctx.chance(0.04)
-    below = bool(ctx.want) and not ordered and not ctx.asked("shape pipe", "undetermined") and ctx.chance(0.4)
+    below = bool(ctx.want) and not ordered and not ctx.asked("shape pipe", "undetermined") and ctx.chance(0.25)
     if below:
         inner = query(ctx, 1, root=False)
         ctx.relations = max(ctx.relations, 1)
@@ -99,7 +99,7 @@ def _over(ctx: Context, base: Relation) -> Query:
     if kind == "window" and all(c.type in COMPARABLE for c in base.columns):
         return windowed(ctx, base)
     from_ = from_clause(ctx, 0, nested, base)
-    test = where(ctx, from_.refs, 0.4)
+    test = where(ctx, from_.refs, 0.25)
     if kind == "aggregate":
         return grouped(ctx, from_, test, root=True)
     if kind == "distinct":

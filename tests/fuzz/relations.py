@@ -127,7 +127,7 @@ def from_clause(ctx: Context, depth: int, subquery: Subquery, first: Relation | 
         made = From(start.aliased, start.refs)
     wanted = ctx.asked("join", *_JOINS, *_LATERALS, "non-equi condition", "mixed condition")
     ctx.want.discard("join")
-    joins = ctx.rnd.choices((0, 1, 2), (5, 4, 1.5))[0]
+    joins = ctx.rnd.choices((0, 1, 2), (6, 4, 0.8))[0]
     for _ in range(max(joins, int(wanted))):
         if ctx.relations <= 0 or made.closed:
             break
@@ -185,14 +185,14 @@ def _pair(ctx: Context, left: tuple[Ref, ...], right: tuple[Ref, ...], types: tu
     """Columns of both sides of one type; the keys of sources more often than others."""
     shared = [t for t in types if of_type(left, t) and of_type(right, t)]
     type_ = ctx.rnd.choice(shared) if shared else T.INT
-    if T.INT in shared and ctx.chance(0.6):
+    if T.INT in shared and ctx.chance(0.75):
         type_ = T.INT
     return _liked(ctx, left, type_), _liked(ctx, right, type_), type_
 
 
 def _liked(ctx: Context, refs: tuple[Ref, ...], type_: T) -> str:
     keys = [r for r in refs if r.type is type_ and r.sql.endswith((".k", ".g"))]
-    if keys and ctx.chance(0.7):
+    if keys and ctx.chance(0.8):
         return ctx.rnd.choice(keys).sql
     return column(ctx, refs, type_)
 

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,7 +79,11 @@ def _progress(round_: Round, outcomes: list[Outcome], tally: Tally, seconds: flo
     differential = sum(1 for o in outcomes if o.verdict is Verdict.DIFFERENTIAL and not o.twin)
     here = f"round {round_.number}: {differential} of {len(round_.cases)} DIFFERENTIAL, {failed} failures"
     total_here = f"{len(tally.outcomes)} queries, {tally.share:.0%} DIFFERENTIAL, {len(tally.failures)} failures"
-    return f"{here}, {seconds:.0f} s; in all {total_here}, {total:.0f} s"
+    spent = Counter[str]()
+    for o in outcomes:
+        spent.update(o.seconds)
+    parts = ", ".join(f"{what} {s:.0f} s" for what, s in spent.items())
+    return f"{here}, {seconds:.0f} s ({parts}); in all {total_here}, {total:.0f} s"
 
 
 def _report(

@@ -29,7 +29,7 @@ class Table:
 def random_tables(rnd: random.Random) -> tuple[Table, ...]:
     """Three or four sources. All have the key `k`, most the label `g`; the first has every type."""
     tables = []
-    empty = rnd.randrange(4) if rnd.random() < 0.5 else None
+    empty = rnd.randrange(4) if rnd.random() < 0.35 else None
     for n in range(rnd.choice((3, 4, 4))):
         letter = "abcd"[n]
         columns = [Column("k", T.INT)]
@@ -39,7 +39,7 @@ def random_tables(rnd: random.Random) -> tuple[Table, ...]:
         columns += [Column(f"{letter}{i}_{_short(t)}", t) for i, t in enumerate(wanted)]
         pools = tuple(_KEY_POOL if c.name == "k" else POOLS[c.type] for c in columns)
         source = Source(f"t{letter}", tuple((c.name, c.type.value) for c in columns), pools, "k")
-        rows = 0 if n == empty else rnd.choice((5, 9, 14, 20))
+        rows = 0 if n == empty else rnd.choice((8, 14, 20, 28))
         tables.append(Table(source, tuple(columns), rnd.choice(KINDS), rows))
     return tuple(tables)
 

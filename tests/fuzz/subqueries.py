@@ -11,7 +11,7 @@ _PREDICATES = {"exists": 1.0, "not exists": 1, "in subquery": 1.2, "not in subqu
 _PLACES = {"plain": 4.0, "subquery under or": 1, "subquery under not": 0.7, "subquery under case": 0.7}
 
 
-def where(ctx: Context, refs: Refs, chance: float = 0.6, depth: int = 2) -> str:
+def where(ctx: Context, refs: Refs, chance: float = 0.4, depth: int = 2) -> str:
     """A WHERE clause, or nothing; perhaps with subqueries in it."""
     parts = []
     wanted = ctx.asked("subquery", *_PREDICATES, *_PLACES, "correlated", "correlated scalar subquery")

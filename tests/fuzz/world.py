@@ -7,8 +7,10 @@ than the promised one, and content that differs from the definition. FULL with a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -48,6 +50,7 @@ class Outcome:
     case: Case
     verdict: Verdict = Verdict.DIFFERENTIAL
     reason: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)  # of Spark and the engine, by what was done
     failure: str | None = None
     step: int = 0
     compared: int = 0  # comparisons with the definition
@@ -63,6 +66,14 @@ class Outcome:
     def reason_code(self) -> str:
         found = re.match(r"[A-Z_]+", self.reason)
         return found[0] if found else "NO_NAMED_REASON"
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[what] = self.seconds.get(what, 0) + time.perf_counter() - started
 
     def fail(self, step: int, what: str) -> None:
         if self.failure is None:
@@ -99,7 +110,8 @@ class World:
     def _create(self, outcome: Outcome) -> None:
         sql = outcome.case.query.sql
         try:
-            self.tr.create_stream_table(self.table(outcome), sql)
+            with outcome.timed("create"):
+                self.tr.create_stream_table(self.table(outcome), sql)
         except Exception as error:
             self._created_badly(outcome, error)
             return
@@ -154,7 +166,8 @@ class World:
         promised = outcome.verdict is Verdict.DIFFERENTIAL
         try:
             # AUTO may find FULL cheaper; the delta is what is tested here.
-            result = self.tr.refresh(self.table(outcome), "DIFFERENTIAL" if promised else None)
+            with outcome.timed("refresh"):
+                result = self.tr.refresh(self.table(outcome), "DIFFERENTIAL" if promised else None)
         except Exception as error:
             if self._raises(outcome):
                 outcome.verdict, outcome.reason = Verdict.RAISES, _short(error)
@@ -170,7 +183,8 @@ class World:
         if outcome.verdict is Verdict.FULL and outcome.case.query.open:
             return  # two runs of the plain query may differ as well
         try:
-            found = self.tr.verify(self.table(outcome))
+            with outcome.timed("compare"):
+                found = self.tr.verify(self.table(outcome))
         except Exception as error:
             if self._raises(outcome):
                 outcome.verdict, outcome.reason = Verdict.RAISES, _short(error)
