@@ -7,7 +7,7 @@ tables of an attempt, over materialized feeds, or be shown to a person.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from typing import Protocol
 
@@ -226,10 +226,12 @@ class _Compiler:
         child, by = self.name(op.child), self.name(op.by)
         on = _and(op.conditions)
         if op.kind is Match.MARK:
-            where = f" WHERE {on}" if on else ""
-            told = f"EXISTS (SELECT 1 FROM {by}{where}) AS {quote(op.mark)}"
-            listed = ", ".join(told if c == op.mark else quote(c) for c in op.columns)
-            return f"SELECT {listed} FROM {child}"
+            # Not EXISTS in the select list: Spark loses columns when such a query meets itself in a union.
+            return "\n  UNION ALL ".join(
+                f"SELECT {', '.join(f'{told} AS {quote(c)}' if c == op.mark else quote(c) for c in op.columns)} "
+                f"FROM {self.name(replace(op, kind=kind))}"
+                for kind, told in ((Match.SEMI, "true"), (Match.ANTI, "false"))
+            )
         if not on:
             word = "EXISTS" if op.kind is Match.SEMI else "NOT EXISTS"
             return f"SELECT {_list(op.columns)} FROM {child} WHERE {word} (SELECT 1 FROM {by})"
