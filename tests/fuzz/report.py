@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fuzz.constructs import CONSTRUCTS
-from tests.fuzz.plan import Round
 from tests.fuzz.world import Outcome, Verdict
 
 
@@ -105,22 +104,3 @@ def _general(reason: str) -> str:
     """A reason without the place, so that equal ones are counted together."""
     head, _, rest = reason.partition(": ")
     return f"{head.split(' at ')[0]}: {rest}"
-
-
-def failure_text(seed: int, round_: Round, outcome: Outcome) -> str:
-    """All that is needed to see a failure again."""
-    reads = [t.name for t in round_.tables if t.name in outcome.case.query.sql]
-
-    def mine(statements: tuple[str, ...]) -> str:
-        return "\n".join(f"{s};" for s in statements if any(r in s for r in reads))
-
-    parts = [
-        f"-- FAILURE seed {seed}, round {round_.number}, {outcome.case.name}, step {outcome.step}"
-        + (f", with {outcome.twin} off" if outcome.twin else ""),
-        *(f"-- {line}" for line in (outcome.failure or "").splitlines()),
-        mine(round_.creation),
-        f"CREATE STREAM TABLE s.st AS {outcome.case.query.sql};",
-    ]
-    for n, statements in enumerate(round_.steps[: outcome.step], 1):
-        parts += [f"-- step {n}", mine(statements), "-- refresh and compare"]
-    return "\n".join(parts)

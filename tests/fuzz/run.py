@@ -20,7 +20,7 @@ from spark_trickle import connect
 from tests.fuzz.constructs import Schedule
 from tests.fuzz.plan import BATCH, STEPS, Round, rounds
 from tests.fuzz.replay import Script, minimize
-from tests.fuzz.report import Tally, failure_text
+from tests.fuzz.report import Tally
 from tests.fuzz.world import LAKE, THREADS, Outcome, Verdict, play
 
 Say = Callable[[str], None]
@@ -89,7 +89,8 @@ def _progress(round_: Round, outcomes: list[Outcome], tally: Tally, seconds: flo
 def _report(
     seed: int, round_: Round, outcome: Outcome, folder: Path, out: Path | None, say: Say, budget: float
 ) -> None:
-    say(failure_text(seed, round_, outcome))
+    off = f", with {outcome.twin} off" if outcome.twin else ""
+    say(f"-- FAILURE seed {seed}, round {round_.number}, {outcome.case.name}, step {outcome.step}{off}")
     script = Script.of(round_, outcome)
     if budget and not outcome.twin:
         smaller = minimize(script, folder / "replay", budget)
@@ -97,7 +98,7 @@ def _report(
             say("-- alone it does not fail: it takes the other stream tables of the round, or chance")
         else:
             script = smaller
-            say(f"-- made smaller:\n{script.text()}")
+    say(script.text())
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         name = f"seed{seed}-round{round_.number}-{outcome.case.name}{'-twin' if outcome.twin else ''}"
