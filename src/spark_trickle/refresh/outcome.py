@@ -19,8 +19,8 @@ from spark_trickle.lake.staging import MANY_POSITIONS, Staging
 from spark_trickle.model import Column, TableName
 from spark_trickle.refresh.equality import canonical, row_hash
 from spark_trickle.refresh.inputs import SMALL, Feeds
-from spark_trickle.spark.compile import compile_sql, quote
-from spark_trickle.sql.algebra import WEIGHT, Changes, Empty, Named, Operator, State, Weigh
+from spark_trickle.spark.compile import compile_parts, compile_sql, quote, reduced
+from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, Weigh
 
 Stage = Callable[[str], Any]  # a context manager that times a named stage
 
@@ -62,10 +62,24 @@ class Differential:
         slim = optimize(tree, self.feeds.changed, self.passes)
         if isinstance(slim, Empty):
             return None
-        leaves = [op.scan.input for op in slim.walk() if isinstance(op, Changes)]
-        for name in {n for n in leaves if leaves.count(n) > 1}:
-            self.feeds.keep(name)
-        return compile_sql(slim, self.feeds)
+        return self._staged(slim)
+
+    def _staged(self, tree: Operator) -> str:
+        """The SQL of a delta tree, with what it reads more than once computed before."""
+        parts = compile_parts(tree, self.feeds)
+        twice = parts.feeds_read_twice()
+        if twice:
+            for name in twice:
+                self.feeds.keep(name)
+            parts = compile_parts(tree, self.feeds)
+        shared = {p.name for p in parts.shared()}
+        ctes: dict[str, str] = {}
+        for part in parts.ctes:
+            ctes[part.name] = part.sql
+            if part.name in shared:
+                view, _ = self._cache(reduced(ctes, f"SELECT * FROM {part.name}"), "shared")
+                ctes[part.name] = f"SELECT * FROM {quote(view)}"
+        return reduced(ctes, parts.body)
 
     def _cache(self, sql: str, what: str) -> tuple[str, int]:
         return self.feeds.materialize(self.feeds.attempt.session.sql(sql), what)

@@ -6,7 +6,9 @@ tables of an attempt, over materialized feeds, or be shown to a person.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from typing import Protocol
@@ -79,14 +81,79 @@ class PlainLeaves:
         return False
 
 
-def compile_sql(tree: Operator, leaves: Leaves) -> str:
-    """One SELECT with a CTE per operator."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One CTE of a compiled tree."""
+
+    name: str
+    sql: str
+    op: Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A compiled tree: its CTEs, each after those it reads, and the SELECT over the last."""
+
+    ctes: tuple[Part, ...]
+    body: str
+
+    def sql(self) -> str:
+        return _with({p.name: p.sql for p in self.ctes}, self.body)
+
+    def shared(self) -> tuple[Part, ...]:
+        """Parts of a change that are read more than once and are more than a change of a table: computed once, they
+        keep the plan small, since Spark writes a CTE out wherever it is read."""
+        uses = self._uses()
+        return tuple(p for p in self.ctes if uses[p.name] > 1 and _is_derived_change(p.op))
+
+    def feeds_read_twice(self) -> frozenset[TableName]:
+        uses = self._uses()
+        reads: Counter[TableName] = Counter()
+        for p in self.ctes:
+            if isinstance(p.op, Changes):
+                reads[p.op.scan.input] += uses[p.name]
+        return frozenset(t for t, n in reads.items() if n > 1)
+
+    def _uses(self) -> Counter[str]:
+        texts = [p.sql for p in self.ctes] + [self.body]
+        return Counter(name for text in texts for name in _NAME.findall(text))
+
+
+def reduced(ctes: Mapping[str, str], body: str) -> str:
+    """The body with those CTEs only that it reads, directly or through others."""
+    needed: dict[str, str] = {}
+    waiting = [body]
+    while waiting:
+        for name in _NAME.findall(waiting.pop()):
+            if name in ctes and name not in needed:
+                needed[name] = ctes[name]
+                waiting.append(ctes[name])
+    return _with({n: sql for n, sql in ctes.items() if n in needed}, body)
+
+
+_NAME = re.compile(r"(?<![`\w.])[a-z]+_\d+(?![`\w])")
+
+
+def _with(ctes: Mapping[str, str], body: str) -> str:
+    if not ctes:
+        return body
+    return "WITH " + ",\n".join(f"{n} AS (\n  {sql}\n)" for n, sql in ctes.items()) + f"\n{body}"
+
+
+def _is_derived_change(op: Operator) -> bool:
+    below = list(op.walk())
+    return any(isinstance(o, Changes) for o in below) and any(o.stateful or isinstance(o, Restrict) for o in below)
+
+
+def compile_parts(tree: Operator, leaves: Leaves) -> Parts:
     compiler = _Compiler(leaves)
     last = compiler.name(tree)
-    body = f"SELECT {_list(tree.columns)} FROM {last}"
-    if not compiler.ctes:
-        return body
-    return "WITH " + ",\n".join(f"{n} AS (\n  {sql}\n)" for n, sql in compiler.ctes) + f"\n{body}"
+    return Parts(tuple(compiler.ctes), f"SELECT {_list(tree.columns)} FROM {last}")
+
+
+def compile_sql(tree: Operator, leaves: Leaves) -> str:
+    """One SELECT with a CTE per operator."""
+    return compile_parts(tree, leaves).sql()
 
 
 def _list(columns: Iterable[str]) -> str:
@@ -104,11 +171,17 @@ def _items(items: Iterable[Item]) -> str:
 class _Compiler:
     def __init__(self, leaves: Leaves) -> None:
         self.leaves = leaves
-        self.ctes: list[tuple[str, str]] = []
+        self.ctes: list[Part] = []
+        self._names: dict[int, str] = {}  # of operators met before: a subtree may be held in several places
         self._inline: dict[str, str] = {}
         self._known: dict[str, str] = {}  # SQL of a CTE -> its name: equal subtrees have equal SQL
 
     def name(self, op: Operator) -> str:
+        if id(op) not in self._names:
+            self._names[id(op)] = self._name(op)
+        return self._names[id(op)]
+
+    def _name(self, op: Operator) -> str:
         sql = self.sql(op)
         if any(isinstance(o, Level) for o in op.walk()) and not isinstance(op, Recursion):
             # Spark looks for the recursive reference in the step itself, not in a CTE of it.
@@ -117,7 +190,7 @@ class _Compiler:
             return f"({sql}) AS {alias}"
         if sql not in self._known:
             self._known[sql] = f"{type(op).__name__.lower()}_{len(self.ctes) + 1}"
-            self.ctes.append((self._known[sql], sql))
+            self.ctes.append(Part(self._known[sql], sql, op))
         return self._known[sql]
 
     def is_small(self, op: Operator) -> bool:

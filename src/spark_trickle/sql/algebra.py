@@ -69,15 +69,26 @@ class Operator:
         return type(self).__name__
 
     def walk(self) -> Iterator[Operator]:
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        """This operator and all below it. A subtree that is held in several places is visited once."""
+        seen: set[int] = set()
+        waiting: list[Operator] = [self]
+        while waiting:
+            op = waiting.pop()
+            if id(op) not in seen:
+                seen.add(id(op))
+                yield op
+                waiting += reversed(op.children)
 
     def transform(self, change: Callable[[Operator], Operator]) -> Operator:
-        """Bottom-up rewrite."""
-        children = tuple(c.transform(change) for c in self.children)
-        same = all(a is b for a, b in zip(children, self.children, strict=True))
-        return change(self if same else self.with_children(children))
+        """Bottom-up rewrite. A subtree that is held in several places is rewritten once, and stays shared."""
+        return self._transform(change, {})
+
+    def _transform(self, change: Callable[[Operator], Operator], done: dict[int, Operator]) -> Operator:
+        if id(self) not in done:
+            children = tuple(c._transform(change, done) for c in self.children)
+            same = all(a is b for a, b in zip(children, self.children, strict=True))
+            done[id(self)] = change(self if same else self.with_children(children))
+        return done[id(self)]
 
     def tree(self, depth: int = 0) -> str:
         """One line per operator, for people."""

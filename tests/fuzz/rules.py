@@ -1,0 +1,232 @@
+"""The rules alone, without a lake: for random queries over random old and new states,
+
+    Spark's answer = our form of the query,   and   new = old + delta
+
+Old states, new states and changes are temporary views over a few rows, so that a case takes a fraction of a second
+and thousands of queries can be tried. What the engine adds (feeds, storage, publish, state tables) is `run`'s matter.
+Definitions whose value depends on the order of rows need a stored state and are counted apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_trickle.delta import differentiate
+from spark_trickle.delta.optimize import PASSES, optimize
+from spark_trickle.delta.root import plan_root
+from spark_trickle.delta.states import must_store
+from spark_trickle.errors import NotIncremental, TrickleError
+from spark_trickle.model import InputKind, TableName
+from spark_trickle.refresh.equality import canonical, compare
+from spark_trickle.refresh.inputs import collect_small
+from spark_trickle.spark.analyze import Analyzer
+from spark_trickle.spark.compile import compile_sql, quote
+from spark_trickle.spark.guard import roundtrip
+from spark_trickle.sql.algebra import WEIGHT, Operator, State, at
+from spark_trickle.sql.lower import LakeTable, lower
+from spark_trickle.sql.prune import prune
+from tests.fuzz.constructs import Schedule
+from tests.fuzz.grammar import Generator
+from tests.fuzz.schema import NAMESPACE, Table, random_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES = 25  # queries per set of tables
+CONF = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.log.level": "OFF",
+}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The random tables, as `lower` asks for them."""
+
+    tables: tuple[Table, ...]
+
+    def find(self, parts: tuple[str, ...], namespace: str) -> LakeTable | None:
+        for t in self.tables:
+            if t.source.name == parts[-1]:
+                columns = tuple(c.strip("`") for c, _ in t.source.columns)
+                return LakeTable(TableName(NAMESPACE, t.source.name), InputKind.SOURCE, columns)
+        return None
+
+
+class Views:
+    """States and changes by the names of their views."""
+
+    def state(self, table: TableName, state: State) -> str:
+        return quote(f"{table.name}_{state}")
+
+    def changes(self, table: TableName) -> str:
+        return quote(f"{table.name}_changes")
+
+    def small(self, table: TableName) -> bool:
+        return True
+
+
+def fill(session: SparkSession, rnd: random.Random, tables: tuple[Table, ...]) -> set[TableName]:
+    """Old and new rows of each table, some of them equal, and what lies between. Returns the tables that changed."""
+    changed = set()
+    for t in tables:
+        name, source = t.source.name, t.source
+        kept = source.random_rows(rnd, rnd.choice((0, 3, 6)))
+        gone = source.random_rows(rnd, rnd.choice((0, 2, 4)))
+        come = source.random_rows(rnd, rnd.choice((0, 2, 4)))
+        if kept and rnd.random() < 0.5:
+            come.append(rnd.choice(kept))
+            gone.append(rnd.choice(kept))
+        if gone or come:
+            changed.add(TableName(NAMESPACE, name))
+
+        def view(suffix: str, rows: list[tuple[str, ...]], source=source, name=name) -> str:  # type: ignore[no-untyped-def]
+            text = source.rows(rows or source.random_rows(random.Random(0), 1))
+            frame = session.sql(text if rows else f"SELECT * FROM ({text}) WHERE false")
+            local, _ = collect_small(frame)
+            assert local is not None
+            local.createOrReplaceTempView(f"{name}{suffix}")
+            return f"{name}{suffix}"
+
+        view("_old", kept + gone)
+        new = view("_new", kept + come)
+        session.table(new).createOrReplaceTempView(name)
+        plus, minus = view("_plus", come), view("_minus", gone)
+        session.sql(
+            f"SELECT *, 1L AS {WEIGHT} FROM {plus} UNION ALL SELECT *, -1L AS {WEIGHT} FROM {minus}"
+        ).createOrReplaceTempView(f"{name}_changes")
+    return changed
+
+
+def problem(
+    session: SparkSession,
+    analyzer: Analyzer,
+    tables: tuple[Table, ...],
+    text: str,
+    changed: set[TableName],
+    rnd: random.Random,
+) -> tuple[str, str]:
+    """(verdict, detail): ok, state, refused, raises, invalid or a failure."""
+    text = text.replace(f"{NAMESPACE}.", "")
+    try:
+        columns = analyzer.columns(text)
+    except TrickleError as error:
+        return "invalid", error.message
+    try:
+        lowered = lower(text, Tables(tables), analyzer, NAMESPACE)
+        differs = roundtrip(session, text)
+        if differs:
+            return "refused", f"SQL_ROUNDTRIP: {differs}"
+        root, types = analyzer.annotate(prune(lowered.root), Views())
+        delta = differentiate(root)
+        if any(must_store(op, types) for op in root.walk()):
+            return "state", ""
+        plan_root(root, tuple(c.name for c in columns), types)
+    except NotIncremental as refusal:
+        return "refused", refusal.message
+    passes = PASSES if rnd.random() < 0.9 else tuple(p for p in PASSES if p is not rnd.choice(PASSES))
+    new, old = (f"({compile_sql(at(root, state), Views())})" for state in (State.NEW, State.OLD))
+    shown = ", ".join(f"{quote(n)} AS {quote(c.name)}" for n, c in zip(root.columns, columns, strict=True))
+    try:
+        session.sql(text).createOrReplaceTempView("definition")
+        found = compare(session, f"(SELECT {shown} FROM {new})", "definition", columns)
+        if not found.equal:
+            return "wrong form", "; ".join(found.examples)
+        small = optimize(delta, changed, passes)
+        odd = session.sql(_difference(root, columns, new, old, f"({compile_sql(small, Views())})")).collect()
+        if odd:
+            return "wrong delta", "; ".join(str(tuple(r)) for r in odd[:3])
+    except Exception as error:
+        try:
+            session.sql(text).collect()
+        except Exception:
+            return "raises", ""
+        return "error", str(error)[:600]
+    return "ok", ""
+
+
+def _difference(root: Operator, columns, new: str, old: str, delta: str) -> str:  # type: ignore[no-untyped-def]
+    keys = ", ".join(
+        f"{canonical(quote(n), c.type)} AS c{i}" for i, (n, c) in enumerate(zip(root.columns, columns, strict=True))
+    )
+    names = ", ".join(f"c{i}" for i in range(len(columns)))
+    sides = " UNION ALL ".join(
+        f"SELECT {keys}, {weight} AS w FROM {side}"
+        for side, weight in ((new, "1L"), (old, "-1L"), (delta, f"-{WEIGHT}"))
+    )
+    return f"SELECT {names}, sum(w) FROM ({sides}) GROUP BY {names} HAVING sum(w) <> 0"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--queries", type=int, default=1_000_000)
+    parser.add_argument("--json")
+    options = parser.parse_args(arguments)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("rules")
+    for key, value in CONF.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    import spark_trickle.spark.analyze as analysis
+
+    analysis.PlainLeaves = Views  # type: ignore[misc,assignment]
+    analyzer = Analyzer(session)
+    schedule = Schedule()
+    verdicts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    constructs: Counter[str] = Counter()
+    started, made, number = time.monotonic(), 0, 0
+    while time.monotonic() - started < options.seconds and made < options.queries:
+        rnd = random.Random(f"{options.seed}/{number}")
+        tables = random_tables(rnd)
+        changed = fill(session, rnd, tables)
+        generator = Generator(rnd, tables, schedule)
+        for n in range(CASES):
+            generated = generator.next()
+            verdict, detail = problem(session, analyzer, tables, generated.sql, changed, rnd)
+            made += 1
+            verdicts[verdict] += 1
+            constructs.update(generated.tags)
+            if verdict == "refused":
+                reasons[detail.split(" ")[0].rstrip(":")] += 1
+            if verdict not in ("ok", "state", "raises"):
+                print(
+                    f"-- {verdict} (seed {options.seed}, tables {number}, query {n}): {detail}\n{generated.sql}",
+                    flush=True,
+                )
+            if time.monotonic() - started > options.seconds or made >= options.queries:
+                break
+        number += 1
+        print(f"{made} queries, {time.monotonic() - started:.0f} s: {dict(verdicts)}", file=sys.stderr, flush=True)
+    figures = {
+        "seed": options.seed,
+        "queries": made,
+        "verdicts": verdicts,
+        "reasons": reasons,
+        "constructs": constructs,
+    }
+    print(json.dumps(figures, indent=1))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(figures, file)
+    return int(any(verdicts[v] for v in ("wrong form", "wrong delta", "error")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
