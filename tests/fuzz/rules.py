@@ -10,6 +10,7 @@ Definitions whose value depends on the order of rows need a stored state and are
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import sys
@@ -27,7 +28,7 @@ from spark_trickle.model import InputKind, TableName
 from spark_trickle.refresh.equality import canonical, compare
 from spark_trickle.refresh.inputs import collect_small
 from spark_trickle.spark.analyze import Analyzer
-from spark_trickle.spark.compile import compile_sql, quote
+from spark_trickle.spark.compile import compile_parts, compile_sql, quote
 from spark_trickle.spark.guard import roundtrip
 from spark_trickle.sql.algebra import WEIGHT, Operator, State, at
 from spark_trickle.sql.lower import LakeTable, lower
@@ -44,7 +45,9 @@ CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
@@ -137,6 +140,8 @@ def problem(
         plan_root(root, tuple(c.name for c in columns), types)
     except NotIncremental as refusal:
         return "refused", refusal.message
+    except Exception as error:
+        return "stumbled", repr(error)[:600]
     passes = PASSES if rnd.random() < 0.9 else tuple(p for p in PASSES if p is not rnd.choice(PASSES))
     new, old = (f"({compile_sql(at(root, state), Views())})" for state in (State.NEW, State.OLD))
     shown = ", ".join(f"{quote(n)} AS {quote(c.name)}" for n, c in zip(root.columns, columns, strict=True))
@@ -145,8 +150,18 @@ def problem(
         found = compare(session, f"(SELECT {shown} FROM {new})", "definition", columns)
         if not found.equal:
             return "wrong form", "; ".join(found.examples)
-        small = optimize(delta, changed, passes)
-        odd = session.sql(_difference(root, columns, new, old, f"({compile_sql(small, Views())})")).collect()
+        parts = compile_parts(optimize(delta, changed, passes), Views())
+        numbers = itertools.count()
+
+        def materialize(sql: str) -> str:
+            local, _ = collect_small(session.sql(sql))
+            assert local is not None
+            name = f"shared_view_{next(numbers)}"
+            local.createOrReplaceTempView(name)
+            return name
+
+        found_delta = parts.staged(materialize)
+        odd = session.sql(_difference(root, columns, new, old, f"({found_delta})")).collect()
         if odd:
             return "wrong delta", "; ".join(str(tuple(r)) for r in odd[:3])
     except Exception as error:
@@ -210,6 +225,9 @@ def main(arguments: list[str] | None = None) -> int:
                     f"-- {verdict} (seed {options.seed}, tables {number}, query {n}): {detail}\n{generated.sql}",
                     flush=True,
                 )
+            if made % 5 == 0:
+                spent = time.monotonic() - started
+                print(f"{made} queries, {spent:.0f} s: {dict(verdicts)}", file=sys.stderr, flush=True)
             if time.monotonic() - started > options.seconds or made >= options.queries:
                 break
         number += 1
@@ -225,7 +243,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(figures, file)
-    return int(any(verdicts[v] for v in ("wrong form", "wrong delta", "error")))
+    return int(any(verdicts[v] for v in ("wrong form", "wrong delta", "error", "stumbled")))
 
 
 if __name__ == "__main__":

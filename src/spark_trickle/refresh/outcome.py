@@ -19,7 +19,7 @@ from spark_trickle.lake.staging import MANY_POSITIONS, Staging
 from spark_trickle.model import Column, TableName
 from spark_trickle.refresh.equality import canonical, row_hash
 from spark_trickle.refresh.inputs import SMALL, Feeds
-from spark_trickle.spark.compile import compile_parts, compile_sql, quote, reduced
+from spark_trickle.spark.compile import compile_parts, compile_sql, quote
 from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, Weigh
 
 Stage = Callable[[str], Any]  # a context manager that times a named stage
@@ -72,14 +72,7 @@ class Differential:
             for name in twice:
                 self.feeds.keep(name)
             parts = compile_parts(tree, self.feeds)
-        shared = {p.name for p in parts.shared()}
-        ctes: dict[str, str] = {}
-        for part in parts.ctes:
-            ctes[part.name] = part.sql
-            if part.name in shared:
-                view, _ = self._cache(reduced(ctes, f"SELECT * FROM {part.name}"), "shared")
-                ctes[part.name] = f"SELECT * FROM {quote(view)}"
-        return reduced(ctes, parts.body)
+        return parts.staged(lambda sql: self._cache(sql, "shared")[0])
 
     def _cache(self, sql: str, what: str) -> tuple[str, int]:
         return self.feeds.materialize(self.feeds.attempt.session.sql(sql), what)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from typing import Protocol
@@ -100,6 +100,17 @@ class Parts:
     def sql(self) -> str:
         return _with({p.name: p.sql for p in self.ctes}, self.body)
 
+    def staged(self, materialize: Callable[[str], str]) -> str:
+        """The SQL with the shared parts computed before; `materialize` runs a query and names its result."""
+        shared = {p.name for p in self.shared()}
+        ctes: dict[str, str] = {}
+        for part in self.ctes:
+            ctes[part.name] = part.sql
+            if part.name in shared:
+                view = materialize(_reduced(ctes, f"SELECT * FROM {part.name}"))
+                ctes[part.name] = f"SELECT * FROM {quote(view)}"
+        return _reduced(ctes, self.body)
+
     def shared(self) -> tuple[Part, ...]:
         """Parts of a change that are read more than once and are more than a change of a table: computed once, they
         keep the plan small, since Spark writes a CTE out wherever it is read."""
@@ -119,7 +130,7 @@ class Parts:
         return Counter(name for text in texts for name in _NAME.findall(text))
 
 
-def reduced(ctes: Mapping[str, str], body: str) -> str:
+def _reduced(ctes: Mapping[str, str], body: str) -> str:
     """The body with those CTEs only that it reads, directly or through others."""
     needed: dict[str, str] = {}
     waiting = [body]
