@@ -217,3 +217,20 @@ def test_check_before_creation(
     assert run(["check", "nowhere.sql"]) == 2
     assert "cannot be read" in capsys.readouterr().err
     assert result(capsys, "status") == []
+
+
+def test_volatile_functions_are_noticed_and_skipped(
+    lake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = "SELECT id, rand() AS r FROM shop.orders"
+    assert run(["create", "shop.dice", "-q", dice]) == 2
+    assert "VOLATILE_FUNCTION" in capsys.readouterr().err
+    monkeypatch.setenv("TRICKLE_VOLATILE_FUNCTIONS", "warn")
+    assert run(["create", "shop.dice", "-q", dice]) == 0
+    assert "notice: rand()" in capsys.readouterr().out
+    result(capsys, "create", "shop.totals", "-q", TOTALS)
+    assert run(["verify"]) == 0
+    shown = capsys.readouterr()
+    assert "shop.totals" in shown.out
+    assert "skipped: shop.dice" in shown.err
+    assert run(["verify", "shop.dice"]) == 2

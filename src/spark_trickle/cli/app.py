@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from spark_trickle.cli.functions import function_commands
 from spark_trickle.cli.output import Format, Output, Rows
 from spark_trickle.errors import TrickleError
 
@@ -360,8 +361,13 @@ def verify(names: Names = None) -> None:
     with _lake(out) as tr:
         found = []
         for name in names or _all_names(tr):
-            with out.progress(f"Verifying {name}"):
-                found.append(tr.verify(name))
+            try:
+                with out.progress(f"Verifying {name}"):
+                    found.append(tr.verify(name))
+            except TrickleError as e:
+                if names or e.code != "VOLATILE_FUNCTION":
+                    raise
+                out.err.print(f"skipped: {e.message}", markup=False, soft_wrap=True)
     out.show(tuple(found))
     if not all(v.equal for v in found):
         raise typer.Exit(DIFFERS)
@@ -460,6 +466,9 @@ _SETTINGS_FILE = """\
 # [spark_conf]
 # "spark.sql.autoBroadcastJoinThreshold" = "50m"
 """
+
+
+app.add_typer(function_commands(lambda: Output(_state.output), _lake))
 
 
 # --- the one place where errors become text ---------------------------------------------------------------
