@@ -85,6 +85,11 @@ class Tally:
             lines.append(f"  {len(all_):4} {reason}")
             for text, n in Counter(_general(r) for r in all_).most_common(3):
                 lines.append(f"         {n:4} {text[:150]}")
+            shortest = min((o.case.query.sql for o in self.outcomes if o.reason_code == reason), key=len)
+            lines.append(f"              such as {shortest}")
+        slow = sorted(self.outcomes, key=lambda o: -o.seconds.get("refresh", 0) / max(o.deltas, 1))[:3]
+        lines += ["", "slowest DIFFERENTIAL refreshes:"]
+        lines += [f"  {o.seconds.get('refresh', 0) / max(o.deltas, 1):.1f} s  {o.case.query.sql}" for o in slow]
         invalid, raises = self.of(Verdict.INVALID), self.of(Verdict.RAISES)
         lines += [f"invalid: {o.reason[:200]}\n    {o.case.query.sql}" for o in invalid]
         lines += [f"raises in Spark too: {o.reason[:200]}\n    {o.case.query.sql}" for o in raises]
