@@ -396,4 +396,99 @@ DEFINITIONS = (
         "SELECT s.s, s.k AS d, d.k, d.o AS s2 FROM s.odd s JOIN s.dims d ON s.`wei``rd x` = d.name AND s.s < d.o + 2",
         O + D,
     ),
+    Definition(
+        "left_joined",
+        """SELECT f.id, f.k, g.name, h.label FROM s.facts f LEFT JOIN s.dims g ON f.k = g.k AND g.o > 0
+           LEFT JOIN s.labels h ON g.o = h.o OR h.lo = f.id""",
+        F + D + L,
+    ),
+    Definition(
+        "full_joined",
+        "SELECT g.*, h.label, o FROM s.dims g FULL JOIN s.labels h USING (o) WHERE g.name IS NULL OR h.hi > 0",
+        D + L,
+    ),
+    Definition(
+        "exists_in",
+        """SELECT f.id, f.s FROM s.facts f WHERE EXISTS (SELECT 1 FROM s.dims g WHERE g.k = f.k AND g.o <> f.id)
+           AND f.id NOT IN (SELECT o FROM s.labels WHERE lo > 1)""",
+        F + D + L,
+    ),
+    Definition("not_in_nulls", "SELECT g.k, g.name FROM s.dims g WHERE g.o NOT IN (SELECT h.o FROM s.labels h)", D + L),
+    Definition(
+        "predicates_anywhere",
+        """SELECT f.id, f.k IN (SELECT k FROM s.dims) AS i, NOT EXISTS (SELECT 1 FROM s.labels h WHERE h.o = f.k) AS e,
+           CASE WHEN f.ok OR f.k NOT IN (SELECT o FROM s.labels WHERE o IS NOT NULL) THEN 'a' ELSE 'b' END AS c
+           FROM s.facts f WHERE f.d > 0 OR f.k IN (SELECT g.k FROM s.dims g WHERE g.name = f.s)""",
+        F + D + L,
+    ),
+    Definition(
+        "scalar_subqueries",
+        """SELECT f.id, (SELECT max(g.n) FROM s.dims g WHERE g.k = f.k) AS hi,
+           (SELECT count(*) FROM s.labels h WHERE h.o < f.k) AS below, (SELECT count(*) FROM s.dims) AS n
+           FROM s.facts f WHERE f.m < (SELECT 1000 + max(g.n) FROM s.dims g WHERE g.k <=> f.k)""",
+        F + D + L,
+    ),
+    Definition(
+        "lateral_joined",
+        """SELECT f.id, q.o, q.v, e.x FROM s.facts f LEFT JOIN LATERAL (SELECT g.o, g.o + f.id AS v FROM s.dims g
+           WHERE g.k = f.k) q ON q.o > 0 LATERAL VIEW OUTER explode(f.ar) e AS x""",
+        F + D,
+    ),
+    Definition(
+        "cubed",
+        """SELECT k, ok, grouping(k) AS g, grouping_id() AS gid, count(*) AS n, sum(m) AS t, max(id) AS hi FROM s.facts
+           GROUP BY CUBE (k, ok)""",
+        F,
+    ),
+    Definition(
+        "rolled_up",
+        "SELECT k, s, count(DISTINCT id) AS n FROM s.facts GROUP BY GROUPING SETS ((k, s), (k), (k), ()) HAVING n > 1",
+        F,
+    ),
+    Definition(
+        "set_operations",
+        """(SELECT k, s FROM s.facts EXCEPT ALL SELECT o, name FROM s.dims)
+           UNION ALL (SELECT k, name FROM s.dims INTERSECT SELECT o, label FROM s.labels)
+           UNION ALL (SELECT k, s FROM s.facts INTERSECT ALL SELECT k, name FROM s.dims)""",
+        F + D + L,
+    ),
+    Definition(
+        "windowed",
+        """SELECT id, k, s, rank() OVER (PARTITION BY k ORDER BY id, s) AS r, count(*) OVER (PARTITION BY s) AS c,
+           sum(m) OVER (PARTITION BY k ORDER BY id RANGE BETWEEN 2 PRECEDING AND CURRENT ROW) AS t FROM s.facts""",
+        F,
+    ),
+    Definition(
+        "latest",
+        """SELECT k, id, s, m FROM (SELECT k, id, s, m, row_number() OVER (PARTITION BY k ORDER BY id DESC, s, m) AS rn
+           FROM s.facts) WHERE rn = 1""",
+        F,
+    ),
+    Definition(
+        "top", "SELECT k, name, o FROM s.dims WHERE k IS NOT NULL ORDER BY o DESC NULLS LAST, k, name LIMIT 5", D
+    ),
+    Definition(
+        "pivoted",
+        """SELECT * FROM (SELECT k, ok, m FROM s.facts)
+           PIVOT (sum(m) AS t, count(*) AS n FOR ok IN (true AS y, false AS n))""",
+        F,
+    ),
+    Definition(
+        "unpivoted",
+        """SELECT v.name, u.what, u.value FROM (SELECT * FROM (SELECT o, lo, hi FROM s.labels)
+           UNPIVOT (value FOR what IN (lo, hi))) u JOIN VALUES (0, 'zero'), (1, 'one') AS v(o, name) ON v.o = u.o""",
+        L,
+    ),
+    Definition(
+        "recursive",
+        """WITH RECURSIVE r(o, label, depth) AS (SELECT o, label, 0 FROM s.labels WHERE o = 0 UNION ALL
+           SELECT g.o, g.name, r.depth + 1 FROM r JOIN s.dims g ON g.k = r.o WHERE r.depth < 2)
+           SELECT o, label, depth FROM r""",
+        D + L,
+    ),
+    Definition(
+        "float_below",
+        "SELECT g.name, t.total FROM s.dims g JOIN (SELECT k, sum(d) AS total FROM s.facts GROUP BY k) t ON g.k = t.k",
+        F + D,
+    ),
 )

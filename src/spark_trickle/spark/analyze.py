@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Column
+from spark_trickle.model import Column, LakeFunction
 from spark_trickle.spark.compile import Leaves, PlainLeaves, compile_sql
-from spark_trickle.sql.algebra import Aggregate, Distinct, Item, Level, Operator, Project, Recursion, UnionAll, Window
+from spark_trickle.sql.algebra import (
+    Aggregate,
+    Distinct,
+    Item,
+    Operator,
+    Project,
+    Recursion,
+    UnionAll,
+    Window,
+    open_levels,
+)
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.scalar import Scalar, cast, column
 
@@ -27,8 +38,9 @@ _MISPLACED = {"schema_of_variant_agg": FunctionKind.AGGREGATE, "json_tuple": Fun
 
 
 class Analyzer:
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, functions: Mapping[str, LakeFunction] | None = None) -> None:
         self.session = session
+        self.functions = functions or {}  # of the lake, registered in the session
         self._kinds: dict[str, FunctionKind] = {}
 
     def check_query(self, text: str) -> None:
@@ -63,6 +75,8 @@ class Analyzer:
             return FunctionKind.UNKNOWN
         info = found.get()
         if info.getSource() != "built-in":
+            if name in self.functions:
+                return FunctionKind.SCALAR if self.functions[name].deterministic else FunctionKind.VOLATILE
             return FunctionKind.SESSION
         return _GROUPS.get(info.getGroup(), FunctionKind.SCALAR)
 
@@ -87,7 +101,7 @@ class Analyzer:
                 want = types_of(op)
                 items = (Item(n, column(n) if "<" in want[n] else cast(column(n), want[n])) for n in op.names)
                 return replace(op, step=Project(child=op.step, items=tuple(items)))
-            if any(isinstance(o, Level) for o in op.walk()):
+            if open_levels(op):
                 return op
             if isinstance(op, Window):
                 keys = Project(child=op.child, items=op.keys)

@@ -43,6 +43,7 @@ from spark_trickle.sql.algebra import (
     UnionAll,
     Weigh,
     Window,
+    open_levels,
 )
 from spark_trickle.sql.scalar import Scalar
 
@@ -194,7 +195,7 @@ class _Compiler:
 
     def _name(self, op: Operator) -> str:
         sql = self.sql(op)
-        if any(isinstance(o, Level) for o in op.walk()) and not isinstance(op, Recursion):
+        if open_levels(op):
             # Spark looks for the recursive reference in the step itself, not in a CTE of it.
             alias = f"step_{len(self._inline) + 1}"
             self._inline[alias] = sql

@@ -597,6 +597,13 @@ class Named(Operator):
         return f"Named {self.view}"
 
 
+def open_levels(tree: Operator) -> bool:
+    """Whether the tree is a part of a recursion's step: it reads a level whose recursion is further up."""
+    below = list(tree.walk())
+    own = {o.level for o in below if isinstance(o, Recursion)}
+    return any(isinstance(o, Level) and o.level not in own for o in below)
+
+
 def correlated(tree: Operator) -> frozenset[str]:
     """The columns of the query around that a subquery uses."""
     return frozenset().union(*(s.outer for op in tree.walk() for s in scalars(op)))

@@ -5,7 +5,8 @@ A superset is fine: a table too many makes a refresh run that changes nothing, n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 
 from sqlglot import exp
@@ -92,14 +93,32 @@ def follows_the_clock(text: str) -> str | None:
     return None
 
 
-def volatile(text: str) -> str | None:
-    """The first function that gives another answer every time it runs, with its place; None when there is none."""
+def called(text: str) -> set[str]:
+    """The names, in lower case, of all that looks like a call of a function with a name of one part."""
     try:
-        calls = [n for n in parse_query(text).walk() if function_name(n) in VOLATILE]
+        tokens = words(text)
+    except TrickleError:  # not our grammar
+        return {name.lower() for name in re.findall(r"\w+(?=`?\s*\()", text)}
+    return {
+        token.text.lower()
+        for at, (token, after) in enumerate(pairwise(tokens))
+        if after.text == "(" and token.kind in (WordKind.WORD, WordKind.QUOTED)
+        if at == 0 or tokens[at - 1].text != "."
+    }
+
+
+def volatile(text: str, also: Collection[str] = ()) -> str | None:
+    """The first function that gives another answer every time it runs, with its place; None when there is none.
+
+    `also` are names of volatile functions that the lake knows.
+    """
+    names = VOLATILE.union(also)
+    try:
+        calls = [n for n in parse_query(text).walk() if function_name(n) in names]
     except TrickleError:  # not our grammar: whatever looks like a call
         tokens = words(text)
         for token, after in pairwise(tokens):
-            if token.upper.lower() in VOLATILE and after.text == "(":
+            if token.upper.lower() in names and after.text == "(":
                 return f"{token.text.lower()}() at {at_offset(text, token.start)}"
         return None
     found = sorted((n.meta.get("start", len(text)), f"{function_name(n)}() at {place(n, text)}") for n in calls)

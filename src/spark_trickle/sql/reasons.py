@@ -44,7 +44,7 @@ REASONS: dict[str, Reason] = {
     "SESSION_OBJECT": Reason(
         _NEVER,
         "A function or view exists in one session only; a refresh in another process would not find it.",
-        "Use a built-in function or a view of the lake.",
+        "Use a built-in function or a view of the lake, or register the function with the lake (docs/functions.md).",
     ),
     "SAMPLE": Reason(
         _NEVER,

@@ -180,6 +180,8 @@ class Resolver:
             raise self.refuse("GENERATOR", f"the generator {name}() inside another expression", node)
         if kind is FunctionKind.UNKNOWN:
             raise self.refuse("UNKNOWN_FUNCTION", f"Spark's registry does not know {name}()", node)
+        if kind is FunctionKind.VOLATILE:
+            raise self.refuse("VOLATILE", f"{name}() gives another answer every time it runs", node)
         if kind is FunctionKind.SESSION:
             raise self.refuse("SESSION_OBJECT", f"{name}() is registered in one session only", node)
 
