@@ -22,6 +22,7 @@ _MAX_FIELDS = 2**31 - 1
 # ('#12'), but not in JSON, which is compared too.
 _JSON_IDS = re.compile(r'(?P<before>"(?:id|cteId|loopId|planId|resultId)":)(?P<id>\d+)(?:,"jvmId":"[^"]*")?')
 _TEXT_IDS = re.compile(r"(?P<before>#|\b(?:CTERelation|UnionLoop)(?:Def|Ref)? )(?P<id>\d+)L?")
+_LATERAL_CROSS = re.compile(r"(LateralJoin [^\n]*,) Cross\b")
 _REFERENCES = frozenset({"CTERelationRef", "UnionLoopRef"})
 
 
@@ -110,6 +111,7 @@ def _renumber(ids: re.Pattern[str], text: str) -> str:
     """Ids in order of appearance; a cross join is an inner join."""
     seen: dict[str, str] = {}
     text = ids.sub(lambda m: m["before"] + seen.setdefault(m["id"], str(len(seen))), text)
+    text = _LATERAL_CROSS.sub(r"\1 Inner", text)
     return text.replace("Join Cross", "Join Inner").replace("plans.Cross$", "plans.Inner$")
 
 

@@ -85,7 +85,7 @@ class Grouping:
         self._read_sets(written, trailing, selected)
 
     def _read_key(self, part: exp.Expr, selected: Selected) -> int:
-        part = part.unnest()
+        part = part.unalias().unnest()  # pipe syntax names a key where it groups
         if isinstance(part, exp.Literal) and part.is_int:
             shown, scalar = selected[int(part.name) - 1]
         else:
