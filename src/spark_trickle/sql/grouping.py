@@ -85,7 +85,9 @@ class Grouping:
         self._read_sets(written, trailing, selected)
 
     def _read_key(self, part: exp.Expr, selected: Selected) -> int:
-        part = part.unalias().unnest()  # pipe syntax names a key where it groups
+        part = part.unalias().unnest()
+        if isinstance(part, exp.Identifier):  # so the parser leaves a key that pipe syntax names
+            part = exp.Column(this=part.copy())
         if isinstance(part, exp.Literal) and part.is_int:
             shown, scalar = selected[int(part.name) - 1]
         else:
