@@ -22,6 +22,7 @@ from tests.fuzz.world import LAKE, Outcome, play
 
 _CREATE = "CREATE STREAM TABLE s.st AS "
 _STEP = "-- step"
+_TAGS = "-- constructs: "
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Script:
     query: str
     steps: tuple[tuple[str, ...], ...]
     failure: str = ""
+    tags: frozenset[str] = frozenset()  # they say how to compare
 
     @classmethod
     def of(cls, round_: Round, outcome: Outcome) -> Script:
@@ -41,24 +43,29 @@ class Script:
             return tuple(s for s in statements if not any(o in s for o in others))
 
         steps = tuple(mine(s) for s in round_.steps[: outcome.step])
-        return cls(mine(round_.creation), query, steps, outcome.failure or "")
+        return cls(mine(round_.creation), query, steps, outcome.failure or "", outcome.case.query.tags)
 
     @classmethod
     def read(cls, text: str) -> Script:
         creation: list[str] = []
         steps: list[list[str]] = []
         query = ""
+        tags: frozenset[str] = frozenset()
         for line in text.splitlines():
             if line.startswith(_STEP):
                 steps.append([])
+            elif line.startswith(_TAGS):
+                tags = frozenset(line.removeprefix(_TAGS).split(", "))
             elif line.startswith(_CREATE):
                 query = line.removeprefix(_CREATE).rstrip(";")
             elif line.strip() and not line.startswith("--"):
                 (steps[-1] if steps else creation).append(line.rstrip(";"))
-        return cls(tuple(creation), query, tuple(map(tuple, steps)))
+        return cls(tuple(creation), query, tuple(map(tuple, steps)), tags=tags)
 
     def text(self) -> str:
         lines = [f"-- {line}" for line in self.failure.splitlines()]
+        if self.tags:
+            lines.append(f"{_TAGS}{', '.join(sorted(self.tags))}")
         lines += [f"{s};" for s in self.creation]
         lines.append(f"{_CREATE}{self.query};")
         for n, statements in enumerate(self.steps, 1):
@@ -66,7 +73,7 @@ class Script:
         return "\n".join(lines) + "\n"
 
     def play(self, folder: Path) -> Outcome:
-        case = Case("st", Generated(self.query, frozenset(), None), False)
+        case = Case("st", Generated(self.query, self.tags, None), False)
         round_ = Round(0, (), self.creation, self.steps, (case,))
         shutil.rmtree(folder, ignore_errors=True)
         try:

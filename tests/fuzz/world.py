@@ -18,7 +18,10 @@ from typing import Any, TypeVar
 
 from spark_trickle import Action, Trickle, connect
 from spark_trickle.delta.optimize import PASSES
+from spark_trickle.delta.root import Comparison
 from spark_trickle.errors import TrickleError
+from spark_trickle.model import Column, Verification
+from spark_trickle.refresh.equality import Difference, compare
 from tests.fuzz.plan import Case, Round
 from tests.fuzz.schema import NAMESPACE
 
@@ -160,7 +163,7 @@ class World:
         alive = [o for o in self.outcomes if o.alive]
         self.map(lambda o: self._refresh(o, number), alive)
         again = [o for o in alive if o.alive and (o.verdict is Verdict.DIFFERENTIAL or last)]
-        self.map(lambda o: self._compare(o, number), again)
+        self.map(lambda o: self._compare(o, number, plainly=last), again)
 
     def _refresh(self, outcome: Outcome, number: int) -> None:
         promised = outcome.verdict is Verdict.DIFFERENTIAL
@@ -179,12 +182,16 @@ class World:
             outcome.fail(number, f"{result.action} instead of {outcome.verdict}: {result.reason}")
         outcome.deltas += result.action is Action.DIFFERENTIAL
 
-    def _compare(self, outcome: Outcome, number: int) -> None:
-        if outcome.verdict is Verdict.FULL and outcome.case.query.open:
+    def _compare(self, outcome: Outcome, number: int, *, plainly: bool) -> None:
+        """With verify, which knows what SQL leaves open; at the end as a reader would, column by column."""
+        open_ = outcome.case.query.open
+        if outcome.verdict is Verdict.FULL and open_:
             return  # two runs of the plain query may differ as well
+        found: Difference | Verification
         try:
             with outcome.timed("compare"):
-                found = self.tr.verify(self.table(outcome))
+                plainly = plainly and not open_
+                found = self._compare_plainly(outcome) if plainly else self.tr.verify(self.table(outcome))
         except Exception as error:
             if self._raises(outcome):
                 outcome.verdict, outcome.reason = Verdict.RAISES, _short(error)
@@ -194,7 +201,18 @@ class World:
         outcome.compared += 1
         outcome.rows = max(outcome.rows, found.rows)
         if not found.equal:
-            outcome.fail(number, str(found))
+            shown = "".join(f"\n  {e}" for e in found.examples)
+            outcome.fail(number, f"DIFFERS, {found.missing} rows missing, {found.extra} rows extra{shown}")
+
+    def _compare_plainly(self, outcome: Outcome) -> Difference:
+        """Both sides as they are now. No column is taken for open, and only variances for inexact."""
+        session, name = self.tr.spark, self.table(outcome)
+        view = f"defined_{name.partition('.')[2]}"
+        session.sql(outcome.case.query.sql).createOrReplaceTempView(view)
+        columns = [Column(f.name, f.dataType.simpleString()) for f in session.table(name).schema.fields]
+        rough = "stddev" in outcome.case.query.tags
+        how = {c.name: Comparison.APPROXIMATE for c in columns if rough and c.type == "double"}
+        return compare(session, name, view, columns, how)
 
 
 def switch_off(tr: Trickle, number: int) -> str:
