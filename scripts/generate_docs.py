@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def cli() -> str:
         *_parameters(group),
         str(group.epilog),
     ]
-    for name, command in group.commands.items():
+    for name, command in _commands(group):
         text, _, examples = inspect.cleandoc(command.help or "").partition("[dim]")
         usage = " ".join(_metavar(p) for p in command.params if p.param_type_name == "argument")
         lines += ["", f"## trickle {name} {usage}".rstrip(), "", text.strip(), ""]
@@ -97,6 +98,91 @@ def cli() -> str:
             shown = [line.strip() for line in examples.replace("[/dim]", "").strip().splitlines()]
             lines += ["", "```sh", *shown, "```"]
     return re.sub(r"\n{3,}", "\n\n", "\n".join([*lines, ""]))
+
+
+def sql_support() -> str:
+    from spark_trickle.sql.reasons import REASONS
+    from spark_trickle.sql.support import CONSTRUCTS
+
+    lines = [
+        "# What of Spark SQL is incremental",
+        NOTE,
+        "",
+        "Whatever Spark accepts can be a definition. Most of it is maintained incrementally (DIFFERENTIAL); the",
+        "rest is recomputed (FULL), with the reason stored. `trickle check FILE.sql` says which, before anything is",
+        "created.",
+        "",
+        "## Constructs",
+        "",
+        "Every example is compiled by a test, which also sees that it becomes the operators named here.",
+        "",
+        "| construct | example | becomes | a refresh costs | mind |",
+        "|---|---|---|---|---|",
+    ]
+    for c in CONSTRUCTS:
+        example = c.example.replace("|", "\\|")
+        lines.append(f"| {c.name} | `{example}` | {', '.join(c.operators)} | {c.cost} | {c.limits} |")
+    lines += ["", "## Aggregate functions", "", *_aggregates()]
+    lines += [
+        "",
+        "## Reasons for FULL",
+        "",
+        "*never*: no rule could be right. *not yet*: a rule is missing.",
+        "",
+        "| reason | | meaning | what to change |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| `{name}` | {r.word} | {r.meaning} | {r.change} |" for name, r in REASONS.items()]
+    return "\n".join([*lines, ""])
+
+
+def _aggregates() -> list[str]:
+    from spark_trickle.delta.aggregates import algebraic
+    from spark_trickle.sql.algebra import Call
+    from spark_trickle.sql.functions import FLOATING, UNDETERMINED
+    from spark_trickle.sql.scalar import call, column
+
+    types = ["int", "bigint", "decimal(27,2)", "decimal(38,2)", "double", "string", "date", "timestamp", "boolean"]
+    names = ["count", "count_if", "sum", "min", "max", "bool_and", "bool_or", "avg"]
+    lines = [
+        "Bit-equal to Spark's own result by adding the change to stored states, else the affected groups are computed",
+        "again from the new state. DISTINCT, ORDER BY inside and WITHIN GROUP always go by affected groups.",
+        "",
+        "| function | by state for | else |",
+        "|---|---|---|",
+    ]
+    for name in names:
+        fit = []
+        for type_ in types:
+            one = Call("a", call(name, column("x")), name, (column("x"),))
+            try:
+                found = algebraic(one, {"a": type_, "a__arg": type_}, "s")
+            except KeyError:
+                found = None
+            if found is not None and not (name in ("count_if", "bool_and", "bool_or") and type_ != "boolean"):
+                fit.append(type_)
+        lines.append(f"| {name} | {', '.join(fit) or 'no type'} | affected groups |")
+    lines.append("| every other aggregate of Spark | no type | affected groups |")
+    open_ones = ", ".join(sorted(UNDETERMINED))
+    floats = ", ".join(sorted(FLOATING))
+    lines += [
+        "",
+        f"SQL leaves the answer of these open, by row order or ties: {open_ones}. Below the top of a query they are",
+        "kept in a hidden state table, so that what is taken back is what was given.",
+        "",
+        f"So are these where they add up floats, whose last bits depend on the order of rows: {floats}. A comparison",
+        "allows them a relative error of 1e-9; they do not drift, since affected groups are summed anew.",
+    ]
+    return lines
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """The commands by their full names, those of groups in place."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def _metavar(argument: Any) -> str:
@@ -113,7 +199,7 @@ def _parameters(command: Any) -> list[str]:
     return ["| option | meaning |", "|---|---|", *rows, ""]
 
 
-PAGES = {"configuration.md": configuration, "errors.md": errors, "cli.md": cli}
+PAGES = {"configuration.md": configuration, "errors.md": errors, "cli.md": cli, "sql-support.md": sql_support}
 
 
 def main() -> int:
