@@ -26,6 +26,7 @@ from spark_trickle.model import (
     Check,
     Explanation,
     HistoryEntry,
+    LakeFunction,
     Mode,
     RefreshResult,
     StreamTableStatus,
@@ -198,8 +199,30 @@ class Trickle:
         """
         statement = statements.parse_statement(text)
         if statement is None:
+            self.refresher.attempts.functions.register(self.spark, text)
             return self.spark.sql(text, **arguments)
         return statements.execute(statement, self)
+
+    # -- functions -------------------------------------------------------------------------------------------------
+
+    def create_function(self, name: str, path: str, returns: str, deterministic: bool = True) -> LakeFunction:
+        """Let definitions, and all SQL of this lake, call a Python function by a name.
+
+        Args:
+            name: of one part, not that of a built-in function.
+            path: `package.module:function`, importable wherever the lake is used.
+            returns: a Spark type such as `decimal(10,2)`.
+            deterministic: False for a function that gives another answer every time it runs.
+        """
+        return self.refresher.attempts.functions.create(self.spark, name, path, returns, deterministic=deterministic)
+
+    def drop_function(self, name: str) -> None:
+        """Forget a function; refused while a stream table uses it."""
+        self.refresher.attempts.functions.drop(name)
+
+    def functions(self) -> tuple[LakeFunction, ...]:
+        """The lake's functions, in the order of their names."""
+        return tuple(self.refresher.attempts.functions.known().values())
 
     # -- cuts ------------------------------------------------------------------------------------------------------
 
@@ -289,9 +312,14 @@ class Trickle:
         if error.code == "INVALID_QUERY":
             functions = self.spark._jsparkSession.sessionState().catalog()
             identifier = self.spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
-            for name in sorted(used):
+            for name in sorted(used - {f.name for f in self.store.functions()}):
                 if functions.isTemporaryFunction(identifier(name)):
-                    return TrickleError("SESSION_OBJECT", f"{name} is a function of this session")
+                    return TrickleError(
+                        "SESSION_OBJECT",
+                        f"{name} is a function of this session",
+                        hint=f'Register it with the lake: tr.create_function("{name}", "package.module:function", '
+                        'returns="type").',
+                    )
         return error
 
 

@@ -60,7 +60,7 @@ CODES: dict[str, Code] = {
     "SESSION_OBJECT": Code(
         _U,
         "The definition uses a temporary view or function of one session.",
-        "Use a table, a view in the lake or a built-in function.",
+        'Make the view a view of the lake; register a Python function with the lake: tr.create_function("name", "package.module:function", returns="type").',
     ),
     "NOT_INCREMENTAL": Code(
         _U,
@@ -74,8 +74,19 @@ CODES: dict[str, Code] = {
     ),
     "NAME_TAKEN": Code(_U, "The name belongs to another table or view.", "Choose another name, or drop what has it."),
     "UNKNOWN_STREAM_TABLE": Code(_U, "There is no stream table of that name.", "SHOW STREAM TABLES lists them."),
-    "HAS_DEPENDENTS": Code(_U, "Other stream tables read this one.", "Drop them first, or drop with cascade."),
+    "HAS_DEPENDENTS": Code(_U, "Stream tables use what was to be dropped.", "Drop them first, or drop with cascade."),
     "CYCLE": Code(_U, "The definition would read itself, directly or through others.", "Break the printed path."),
+    "INVALID_FUNCTION": Code(
+        _U,
+        "A function cannot be registered with the lake.",
+        "Give a free name, package.module:function of a plain Python function, and the Spark type it returns.",
+    ),
+    "UNKNOWN_FUNCTION": Code(_U, "The lake has no function of that name.", "`tr.functions()` lists them."),
+    "FUNCTION_UNAVAILABLE": Code(
+        _U,
+        "The module of a function that the lake knows cannot be imported in this process.",
+        "Install its package, or put its folder on PYTHONPATH, wherever the lake is used.",
+    ),
     "UNKNOWN_CUT": Code(_U, "There is no cut of that name.", "`tr.cuts()` lists them."),
     "UNSUITABLE_SESSION": Code(
         _U, "The Spark session passed in cannot host a lake.", "Set what the message names before the session starts."
@@ -94,7 +105,7 @@ CODES: dict[str, Code] = {
     ),
     "TABLE_REPLACED": Code(_S, "A source was replaced by another table.", "Refresh once with mode FULL."),
     "DEPENDENCY_CHANGED": Code(
-        _S, "A view used by the definition changed its meaning.", "Refresh once with mode FULL."
+        _S, "A view or function used by the definition changed its meaning.", "Refresh once with mode FULL."
     ),
     "INTEGRITY": Code(
         _S,

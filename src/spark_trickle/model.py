@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -97,6 +98,28 @@ class Dependency:
 
 
 @dataclass(frozen=True, slots=True)
+class LakeFunction:
+    """A Python function that the lake knows by the path of its code."""
+
+    name: str
+    path: str  # package.module:function
+    returns: str  # Spark's type, such as decimal(10,2)
+    deterministic: bool
+    fingerprint: str | None = None  # sha256 of the module's source; None: the module is not to be had here
+
+    @property
+    def version(self) -> str:
+        """Another one may give other answers."""
+        parts = (self.path, self.returns, str(self.deterministic), str(self.fingerprint))
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+    def __str__(self) -> str:
+        volatile = "" if self.deterministic else ", volatile"
+        missing = "" if self.fingerprint else "; its module cannot be imported here"
+        return f"{self.name}: {self.path} returns {self.returns}{volatile}{missing}"
+
+
+@dataclass(frozen=True, slots=True)
 class StreamTable:
     """A row of `stream_tables` with its dependencies."""
 
@@ -122,6 +145,7 @@ class StreamTable:
     dependencies: tuple[Dependency, ...] = ()
     owner_id: int | None = None  # of a hidden state table: whose it is
     states: tuple[StreamTable, ...] = ()  # the hidden state tables it owns
+    functions: tuple[tuple[str, str], ...] = ()  # of the lake, that its content was computed with: name and version
 
     @property
     def reads(self) -> tuple[Dependency, ...]:

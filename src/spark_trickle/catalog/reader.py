@@ -13,7 +13,16 @@ from sqlalchemy.engine import RowMapping
 from spark_trickle.catalog import rows, tables
 from spark_trickle.catalog.connection import Database
 from spark_trickle.catalog.rows import Alert, Garbage, NamedCut
-from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, Dependency, HistoryEntry, Pointer, StreamTable, TableName
+from spark_trickle.model import (
+    HIDDEN_NAMESPACE,
+    LAKE,
+    Dependency,
+    HistoryEntry,
+    LakeFunction,
+    Pointer,
+    StreamTable,
+    TableName,
+)
 
 _HIDDEN = HIDDEN_NAMESPACE.replace("_", "!_") + "."
 _MANY = 500  # past this many names it is cheaper to read every pointer than to list them
@@ -174,6 +183,12 @@ class CatalogReader:
 
     def cuts(self) -> tuple[NamedCut, ...]:
         return tuple(rows.named_cut(row) for row in self._rows(select(tables.cuts).order_by(tables.cuts.c.name)))
+
+    def functions(self) -> tuple[LakeFunction, ...]:
+        """In the order of their names, without fingerprints: those are of the code, not of the catalog."""
+        return tuple(
+            rows.function(row) for row in self._rows(select(tables.functions).order_by(tables.functions.c.name))
+        )
 
     def alerts(self, limit: int = 50) -> tuple[Alert, ...]:
         """The newest first."""

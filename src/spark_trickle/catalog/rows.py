@@ -18,6 +18,7 @@ from spark_trickle.model import (
     Dependency,
     HistoryEntry,
     InputKind,
+    LakeFunction,
     Mode,
     Pointer,
     Status,
@@ -161,6 +162,10 @@ def _times(value: Any) -> dict[str, float]:
     return {key: float(_is(seconds, (int, float))) for key, seconds in _is(value, dict).items()}  # type: ignore[arg-type]
 
 
+def _functions(value: Any) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, _is(version, str)) for name, version in _is(value, dict).items()))
+
+
 def columns_json(columns: tuple[Column, ...]) -> str:
     return json.dumps([{"name": c.name, "type": c.type} for c in columns], ensure_ascii=False)
 
@@ -194,6 +199,7 @@ def stream_table(values: RowMapping, dependencies: tuple[Dependency, ...]) -> St
         created_at=row.moment("created_at"),
         dependencies=dependencies,
         owner_id=row.number_or_none("owner_id"),
+        functions=functions_used(row),
     )
 
 
@@ -247,6 +253,15 @@ def pointer(namespace: str, name: str, location: str | None, iceberg_type: str |
 def named_cut(values: RowMapping) -> NamedCut:
     row = Fields("trickle_cuts", values, key="name")
     return NamedCut(row.text("name"), row.text("catalog_name"), row.moment("created_at"), row.text_or_none("comment"))
+
+
+def functions_used(row: Fields) -> tuple[tuple[str, str], ...]:
+    return () if row.text_or_none("functions_used") is None else row.json("functions_used", _functions)
+
+
+def function(values: RowMapping) -> LakeFunction:
+    row = Fields("trickle_functions", values, key="name")
+    return LakeFunction(row.text("name"), row.text("path"), row.text("returns"), row.flag("deterministic"))
 
 
 def alert(values: RowMapping) -> Alert:

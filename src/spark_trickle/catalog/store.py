@@ -24,6 +24,7 @@ from spark_trickle.model import (
     Column,
     Dependency,
     HistoryEntry,
+    LakeFunction,
     Mode,
     Pointer,
     Status,
@@ -58,7 +59,7 @@ class StreamTableFields(TypedDict, total=False):
     group_policy: str | None
     freshness_deadline: datetime | None
     compiled: str | None
-    functions_used: str | None
+    functions: tuple[tuple[str, str], ...]
     owner_id: int | None
 
 
@@ -109,6 +110,7 @@ class Transaction:
         storage_pointer: str | None = None,
         data_timestamp: datetime | None = None,
         owner_id: int | None = None,
+        functions: tuple[tuple[str, str], ...] = (),
     ) -> int:
         """Returns the id. A stream table of that name: NAME_TAKEN."""
         values = _stream_table_values(
@@ -130,6 +132,7 @@ class Transaction:
                 "data_timestamp": data_timestamp,
                 "consecutive_errors": 0,
                 "owner_id": owner_id,
+                "functions": functions,
             }
         )
         s = tables.stream_tables
@@ -383,6 +386,41 @@ class Transaction:
             raise TrickleError("UNKNOWN_CUT", f"there is no cut {name}; there are: {', '.join(known) or 'none'}")
         self.drop_catalog(catalog)
 
+    def add_function(self, function: LakeFunction) -> None:
+        """Taken: NAME_TAKEN."""
+        values = {
+            "name": function.name,
+            "path": function.path,
+            "returns": function.returns,
+            "deterministic": function.deterministic,
+        }
+        f = tables.functions
+        statement = self._database.insert(f).values(created_at=datetime.now(UTC), **values)
+        added = self.connection.execute(statement.on_conflict_do_nothing().returning(f.c.name)).scalar()
+        if added is None:
+            raise TrickleError("NAME_TAKEN", f"there is a function {function.name} already")
+
+    def drop_function(self, name: str) -> None:
+        """Used by a stream table: HAS_DEPENDENTS."""
+        f, s = tables.functions, tables.stream_tables
+        found = self.connection.execute(select(s).where(s.c.functions_used.is_not(None), s.c.owner_id.is_(None)))
+        users = sorted(
+            f"{row['namespace']}.{row['name']}"
+            for row in found.mappings()
+            if name in dict(rows.functions_used(rows.Fields("trickle_stream_tables", row)))
+        )
+        if users:
+            raise TrickleError(
+                "HAS_DEPENDENTS",
+                f"the function {name} is used by {', '.join(users)}",
+                hint="Drop these stream tables first, or alter their queries.",
+            )
+        if self.connection.execute(delete(f).where(f.c.name == name)).rowcount != 1:
+            known = self.connection.execute(select(f.c.name).order_by(f.c.name)).scalars().all()
+            raise TrickleError(
+                "UNKNOWN_FUNCTION", f"the lake has no function {name}; it has: {', '.join(known) or 'none'}"
+            )
+
     def add_garbage(
         self,
         location: str,
@@ -463,6 +501,9 @@ def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:
         values |= {"storage_namespace": storage.namespace, "storage_name": storage.name}
     if "columns" in values:
         values["columns"] = rows.columns_json(values["columns"])
+    if "functions" in values:
+        used = dict(values.pop("functions"))
+        values["functions_used"] = _json(used) if used else None
     for key in ("mode", "status"):
         if key in values:
             values[key] = values[key].value

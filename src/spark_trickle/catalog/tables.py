@@ -237,6 +237,16 @@ cuts = Table(
     Column("comment", Text),
 )
 
+functions = Table(
+    "trickle_functions",
+    metadata,
+    Column("name", String(255), primary_key=True),  # in lower case: Spark's function names have no case
+    Column("path", Text, nullable=False),
+    Column("returns", Text, nullable=False),
+    Column("deterministic", Flag, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
 garbage = Table(
     "trickle_garbage",
     metadata,

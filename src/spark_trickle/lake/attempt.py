@@ -24,6 +24,7 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.lake import jvm
+from spark_trickle.lake.functions import Functions
 from spark_trickle.lake.jvm import Java
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
@@ -62,6 +63,7 @@ class Attempt:
     store: CatalogStore
     pointers: dict[TableName, Pointer]
     partitions: int  # of shuffles
+    functions: Functions
     _names: Iterator[int] = field(default_factory=itertools.count)
     _views: list[str] = field(default_factory=list)
     scratch: list[str] = field(default_factory=list)  # metadata files to delete at the end
@@ -177,6 +179,7 @@ class Attempts:
         self._settings = settings
         self._store = store
         self._lake = lake
+        self.functions = Functions(store)
         self._free: list[Slot] = []
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -209,7 +212,13 @@ class Attempts:
     def _attempt(self, attempt_id: str | None, *, reuse: bool = True) -> Iterator[Attempt]:
         slot = self._take() if reuse else self._new_slot()
         attempt = Attempt(
-            attempt_id or uuid.uuid4().hex, slot, self._lake, self._store, {}, self._settings.shuffle_partitions
+            attempt_id or uuid.uuid4().hex,
+            slot,
+            self._lake,
+            self._store,
+            {},
+            self._settings.shuffle_partitions,
+            self.functions,
         )
         well = False
         try:

@@ -19,6 +19,7 @@ from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
 from spark_trickle.lake.attempt import Attempts
+from spark_trickle.lake.functions import Functions
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import LAKE, Pointer, TableName
 from spark_trickle.spark.compile import quote, quote_table
@@ -38,8 +39,10 @@ class ReaderCut:
     spark: SparkSession
     instant: datetime
     pointers: Mapping[TableName, Pointer]
+    functions: Functions
 
     def sql(self, query: str, **arguments: Any) -> DataFrame:
+        self.functions.register(self.spark, query)
         return self.spark.sql(without_catalog(query, LAKE), **arguments)
 
     def table(self, name: str) -> DataFrame:
@@ -61,10 +64,11 @@ class Cuts:
             cut = self._named(name)
             session = new_session(self.spark, self.settings, cut.catalog_name)
             _use(session, cut.catalog_name, namespace)
-            yield ReaderCut(session, cut.created_at, self.store.pointers(cut.catalog_name))
+            pointers = self.store.pointers(cut.catalog_name)
+            yield ReaderCut(session, cut.created_at, pointers, self.attempts.functions)
             return
         with self.attempts.frozen(namespace) as attempt:
-            yield ReaderCut(attempt.session, datetime.now(UTC), attempt.pointers)
+            yield ReaderCut(attempt.session, datetime.now(UTC), attempt.pointers, attempt.functions)
 
     def create(self, name: str, comment: str | None) -> NamedCut:
         with self.store.write() as tx:

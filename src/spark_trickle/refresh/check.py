@@ -115,7 +115,8 @@ def _as_far_as_read(
     """The operators of a refused query where it has a tree, those without a rule named."""
     tables = LakeTables(refresher.lake, attempt.pointers, known)
     try:
-        root = prune(lower(without_catalog(query, LAKE), tables, Analyzer(attempt.session), namespace).root)
+        analyzer = Analyzer(attempt.session, attempt.functions.known())
+        root = prune(lower(without_catalog(query, LAKE), tables, analyzer, namespace).root)
     except (TrickleError, ValueError, IndexError, KeyError, AttributeError, AssertionError):
         return ()  # refused before there was a tree
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, Pointer, StreamTable, TableName
+from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, LakeFunction, Pointer, StreamTable, TableName
 from spark_trickle.refresh.definition import Compiled, LakeTables, compile_definition, resolve
-from spark_trickle.sql.mentions import mentioned, without_catalog
+from spark_trickle.sql.mentions import called, mentioned, without_catalog
 
 _KEPT = 500
 
-Signature = tuple[tuple[TableName, str, int, str], ...]
+Signature = tuple[tuple[object, ...], ...]
 
 
 class Compiler:
@@ -48,7 +49,8 @@ class Compiler:
         text = without_catalog(definition, LAKE)
         names = self._closure(text, namespace, pointers, stream_tables)
         attempt.register_missing(pointers, names)
-        signature = self._signature(names, attempt.pointers)
+        functions = attempt.functions.register(attempt.session, text)
+        signature = (*self._signature(names, attempt.pointers), *((n, f.version) for n, f in functions.items()))
         owner = stream_tables.get(name)
         storages = _Storages(name, owner.states if owner else (), pointers)
         key = (name, definition, namespace, self.use_states, self.state_tables)
@@ -65,7 +67,9 @@ class Compiler:
             storages.storage_of,
             use_states=self.use_states,
             state_tables=self.state_tables,
+            functions=functions,
         )
+        compiled = _with_functions(compiled, functions)
         with self._lock:
             self._known[key] = (signature, compiled)
             while len(self._known) > _KEPT:
@@ -99,7 +103,7 @@ class Compiler:
         return tuple(found)
 
     def _signature(self, names: tuple[TableName, ...], pointers: Mapping[TableName, Pointer]) -> Signature:
-        """What a compiled definition depends on: schemas of tables, texts of views."""
+        """What a compiled definition depends on: schemas of tables, texts of views; functions are added to it."""
         parts = []
         for name in names:
             pointer = pointers.get(name)
@@ -111,6 +115,15 @@ class Compiler:
                 facts = self.lake.facts(pointer.location)
                 parts.append((name, facts.uuid, facts.schema_id, ""))
         return tuple(parts)
+
+
+def _with_functions(compiled: Compiled, functions: Mapping[str, LakeFunction]) -> Compiled:
+    """Each hidden state table has its part of the functions: another version starts those that call it anew."""
+    if not functions:
+        return compiled
+    names = sorted(called(compiled.definition) & functions.keys())
+    states = tuple(replace(s, compiled=_with_functions(s.compiled, functions)) for s in compiled.states)
+    return replace(compiled, functions=tuple((n, functions[n].version) for n in names), states=states)
 
 
 class _Storages:

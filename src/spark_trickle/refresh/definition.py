@@ -1,7 +1,7 @@
 """A definition, compiled: what it reads, what it gives, and how it can be maintained.
 
-Everything here is analysis; no Spark job runs. The result depends on the definition's text, the schemas of its inputs
-and the texts of its views, and on nothing else, so it can be cached under those.
+Everything here is analysis; no Spark job runs. The result depends on the definition's text, the schemas of its inputs,
+the texts of its views and the lake's functions that it calls, and on nothing else, so it can be cached under those.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_trickle.delta.levels import Levels
@@ -24,6 +25,7 @@ from spark_trickle.model import (
     LAKE,
     Column,
     InputKind,
+    LakeFunction,
     Pointer,
     StreamTable,
     TableName,
@@ -62,6 +64,7 @@ class Compiled:
     volatile: str | None = None  # a function that gives another answer every time, with its place
     settled: bool = True  # False: which rows there are depends on values that only the state tables know
     over_states: Mapping[str, Comparison] = field(default_factory=dict)  # `compare`, the state tables given
+    functions: tuple[tuple[str, str], ...] = ()  # of the lake: name and version
 
     @property
     def incremental(self) -> bool:
@@ -171,12 +174,14 @@ def compile_definition(
     *,
     use_states: bool = True,
     state_tables: bool = True,
+    functions: Mapping[str, LakeFunction] | None = None,
 ) -> Compiled:
     """Compile a definition in a session whose current catalog and namespace are the lake's.
 
-    `state_tables=False` cuts out only the state tables that must be.
+    `state_tables=False` cuts out only the state tables that must be. `functions` of the lake are registered in the
+    session.
     """
-    analyzer = Analyzer(session)
+    analyzer = Analyzer(session, functions)
     analyzer.check_query(definition)
     _refuse_foreign(tables, definition, namespace)
     columns = analyzer.columns(definition)
@@ -224,6 +229,7 @@ def compile_definition(
         if clock is not None:  # it must be recomputed even when no source changes
             reason = f"TIME_DEPENDENT: {clock} moves with the time; also {reason}"
     notices = lowered.notices if lowered else ()
+    answers_vary = [f.name for f in (functions or {}).values() if not f.deterministic]
     if lowered is not None and kept is not None and keeper is not None:
         views = tuple(v.name for v in lowered.views)
         return keeper.compiled(definition, columns, whole, kept, views, notices, tuple(keeper.states))
@@ -239,7 +245,7 @@ def compile_definition(
         reason=reason,
         compare={},
         notices=notices,
-        volatile=_first(volatile, tables, definition, namespace),
+        volatile=_first(partial(volatile, also=answers_vary), tables, definition, namespace),
     )
 
 

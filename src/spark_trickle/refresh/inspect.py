@@ -26,7 +26,7 @@ from spark_trickle.refresh.equality import Difference, compare
 from spark_trickle.refresh.full import AttemptLeaves
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.run import Refresher, new_state, unknown
-from spark_trickle.refresh.situation import Cut, behind, look
+from spark_trickle.refresh.situation import Cut, behind, look, other_code
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
 from spark_trickle.sql.algebra import Named
@@ -125,6 +125,12 @@ class Inspector:
                     pinned = attempt.pinned_metadata(frontier[input_], snapshot)
                     frontier[input_] = Pointer(input_, pinned, is_view=False)
                 compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, frontier, known)
+                other = other_code(table, compiled)
+                if other is not None:
+                    raise TrickleError(
+                        "DEPENDENCY_CHANGED",
+                        f"{name} cannot be verified: the code of function {other} changed since its last refresh",
+                    )
                 if compiled.volatile is not None:
                     raise TrickleError(
                         "VOLATILE_FUNCTION",

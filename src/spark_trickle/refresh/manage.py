@@ -161,6 +161,7 @@ class Manager:
             storage_snapshot=staging.head,
             storage_pointer=staging.location,
             data_timestamp=cut.instant if initialized else None,
+            functions=compiled.functions,
         )
         if not initialized:  # its state tables are not there yet
             compiled = replace(compiled, inputs=compiled.reads)

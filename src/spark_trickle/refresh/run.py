@@ -131,7 +131,8 @@ class Refresher:
             asked = name in names and mode is Mode.FULL
             moved = behind(table, pointers) or any(d.input in storages for d in table.reads)
             own = touched(table, pointers) or table.name not in pointers
-            if asked or moved or own or table.status is not Status.ACTIVE or time_dependent(table):
+            code = self.attempts.functions.changed(table.functions)
+            if asked or moved or own or code or table.status is not Status.ACTIVE or time_dependent(table):
                 found.append(name)
                 storages.add(table.storage)
         return tuple(found)
@@ -512,6 +513,7 @@ class Refresher:
             reason=compiled.reason,
             fingerprint=compiled.fingerprint,
             layout=compiled.layout,
+            functions=compiled.functions,
             data_timestamp=cut.instant,
             consecutive_errors=0,
             last_error=None,

@@ -61,6 +61,8 @@ def look(
             compiled.root is None or compiled.fingerprint != table.fingerprint
         ):
             reshaped = "DEPENDENCY_CHANGED: a view that the definition uses changed its meaning"
+        elif (other := other_code(table, compiled)) is not None:
+            reshaped = f"DEPENDENCY_CHANGED: the code of function {other} changed"
         elif {s.storage for s in compiled.states} != {t.storage for t in table.states if t.storage in cut.pointers}:
             reshaped = "DEPENDENCY_CHANGED: the definition needs other hidden state tables than before"
     problem = next((_dropped(t) for t in table.states if initialized and t.storage not in cut.pointers), None)
@@ -94,6 +96,12 @@ def _views_moved(table: StreamTable, compiled: Compiled, cut: Cut) -> bool:
     known = {d.input: d.pointer for d in table.dependencies if d.kind is InputKind.VIEW}
     now = {v: location_of(cut.pointers, v) for v in compiled.views}
     return known != now
+
+
+def other_code(table: StreamTable, compiled: Compiled) -> str | None:
+    """A function that the content was computed with and that has another version now."""
+    now = dict(compiled.functions)
+    return next((name for name, version in table.functions if now.get(name, version) != version), None)
 
 
 def _foreign(lake: Lake, table: StreamTable, cut: Cut) -> tuple[str, str] | None:
