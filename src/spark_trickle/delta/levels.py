@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
 from spark_trickle.delta.differentiate import differentiate
 from spark_trickle.model import HIDDEN_PREFIX, Column, TableName
 from spark_trickle.sql.algebra import (
@@ -35,7 +33,7 @@ from spark_trickle.sql.algebra import (
     Side,
     keep,
 )
-from spark_trickle.sql.scalar import Scalar, cast, column, number
+from spark_trickle.sql.scalar import add, cast, column, number
 
 LEVEL = f"{HIDDEN_PREFIX}level"
 # Stands for the level before, as if it were a table.
@@ -90,7 +88,7 @@ def with_levels(op: Recursion, name: str) -> Recursion:
     zero = cast(number(0), "int")
     base = Project(child=op.base, items=(*keep(*op.base.columns), Item(name, zero)))
     carried, level = _carry(op.step, name)
-    following = Scalar(exp.Add(this=column(level).tree, expression=number(1).tree))
+    following = add(column(level), number(1))
     step = Project(child=carried, items=(*keep(*op.names), Item(name, following)))
     return Recursion(base=base, step=step, names=(*op.names, name), level=op.level)
 

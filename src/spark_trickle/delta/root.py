@@ -31,7 +31,6 @@ from spark_trickle.delta.levels import Levels, is_linear
 from spark_trickle.delta.rules.aggregate import affected_keys, key_items, limited
 from spark_trickle.delta.rules.distinct import as_aggregate
 from spark_trickle.delta.rules.recursion import any_change
-from spark_trickle.delta.ties import open_calls, open_top, order_columns
 from spark_trickle.errors import NotIncremental
 from spark_trickle.model import HIDDEN_PREFIX, Column
 from spark_trickle.sql.algebra import (
@@ -53,6 +52,7 @@ from spark_trickle.sql.algebra import (
 )
 from spark_trickle.sql.functions import UNDETERMINED, UNORDERED_BAG
 from spark_trickle.sql.scalar import Scalar, call, case_when, cast, column, conjunction, greater, less, number
+from spark_trickle.sql.ties import open_calls, open_top, order_columns
 
 HASH = f"{HIDDEN_PREFIX}hash"
 COUNT = f"{HIDDEN_PREFIX}count"

@@ -20,7 +20,6 @@ from functools import singledispatch
 from spark_trickle.delta.aggregates import algebraic, approximate, order_dependent
 from spark_trickle.delta.levels import is_linear
 from spark_trickle.delta.root import Comparison
-from spark_trickle.delta.ties import open_calls, open_top
 from spark_trickle.errors import NotIncremental
 from spark_trickle.model import Column, TableName
 from spark_trickle.sql.algebra import (
@@ -45,6 +44,7 @@ from spark_trickle.sql.algebra import (
 )
 from spark_trickle.sql.functions import UNDETERMINED, UNORDERED_BAG
 from spark_trickle.sql.scalar import Scalar, cast, column
+from spark_trickle.sql.ties import open_calls, open_top
 
 Types = Mapping[str, str]
 

@@ -133,6 +133,10 @@ def multiply(left: Scalar, right: Scalar) -> Scalar:
     return Scalar(exp.Mul(this=operand(left.tree), expression=operand(right.tree)))
 
 
+def add(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.Add(this=operand(left.tree), expression=operand(right.tree)))
+
+
 def greater(left: Scalar, right: Scalar) -> Scalar:
     return Scalar(exp.GT(this=operand(left.tree), expression=operand(right.tree)))
 
