@@ -186,6 +186,7 @@ class Partitioned:
     condition: Scalar | None  # filters above, over the node's columns
     items: tuple[Item, ...]  # public columns over the node's columns
     keys: tuple[Key, ...]
+    order: tuple[Key, ...] = ()  # of the top rows, where storage can tell whether a change reaches them
 
     @property
     def identity(self) -> str:
@@ -196,11 +197,23 @@ class Partitioned:
     @property
     def hidden_keys(self) -> tuple[Column, ...]:
         public = {i.name for i in self.items}
-        return tuple(Column(k.stored, k.type) for k in self.keys if k.stored not in public)
+        return tuple(Column(k.stored, k.type) for k in (*self.keys, *self.order) if k.stored not in public)
 
     @property
     def hidden(self) -> tuple[Column, ...]:
         return (*self.hidden_keys, Column(HASH, "bigint"))
+
+    def ordered(self) -> tuple[Scalar, ...]:
+        """The order of the top rows over the stored columns."""
+        assert isinstance(self.node, TopK)
+        by = {k.name: column(k.stored) for k in self.order}
+        return tuple(s.substitute(by) for s in self.node.order)
+
+    def order_of_change(self) -> Operator:
+        """Where the changed rows stand in the order."""
+        assert isinstance(self.node, TopK)
+        items = tuple(Item(k.stored, column(k.name)) for k in self.order)
+        return Distinct(child=Project(child=differentiate(self.node.child), items=items))
 
     @property
     def full(self) -> Operator:
@@ -227,7 +240,8 @@ class Partitioned:
         below = node if self.condition is None else Filter(child=node, condition=self.condition)
         public = {i.name for i in self.items}
         scalars = {k.name: k.scalar for k in self.node.keys} if isinstance(self.node, Window) else {}
-        hidden = tuple(Item(k.stored, scalars[k.name]) for k in self.keys if k.stored not in public)
+        kept = (*self.keys, *self.order)
+        hidden = tuple(Item(k.stored, scalars.get(k.name, column(k.name))) for k in kept if k.stored not in public)
         return Project(child=below, items=(*self.items, *hidden))
 
 
@@ -271,7 +285,8 @@ def plan_root(root: Operator, public: tuple[str, ...], types: Mapping[str, str],
         shown = below.keys if isinstance(below, Window) else ()
         keys = tuple(_key(k, n, items, types) for n, k in enumerate(shown))
         differentiate(below)  # refuse now, not at the first refresh
-        return Partitioned(below, conjunction(conditions), items, keys)
+        order = _order(below, items, types) if isinstance(below, TopK) and not conditions else ()
+        return Partitioned(below, conjunction(conditions), items, keys, order)
     if not isinstance(below, Aggregate):
         _refuse_order_dependent(root, types)
         tree = Project(child=root, items=tuple(Item(p, column(c)) for p, c in zip(public, root.columns, strict=True)))
@@ -320,6 +335,21 @@ def _key(key: Item, n: int, items: tuple[Item, ...], types: Mapping[str, str], v
     wanted = value or key.scalar
     shown = next((i.name for i in items if i.scalar == wanted), None)
     return Key(key.name, shown or f"{HIDDEN_PREFIX}k{n}", type_)
+
+
+def _order(top: TopK, items: tuple[Item, ...], types: Mapping[str, str]) -> tuple[Key, ...]:
+    """The columns that the top rows are ordered by, if each is a column that can be stored and compared."""
+    names = [next(iter(s.columns)) if len(s.columns) == 1 else "" for s in top.order]
+    if top.limit is None or not names or any(not n or any(t in types[n] for t in _UNORDERED) for n in names):
+        return ()
+    found = {}
+    for n, name in enumerate(dict.fromkeys(names)):
+        shown = next((i.name for i in items if i.scalar.bare == name), None)
+        found[name] = Key(name, shown or f"{HIDDEN_PREFIX}o{n}", types[name])
+    return tuple(found.values())
+
+
+_UNORDERED = ("map<", "collate", "variant", "void", "interval")
 
 
 def _refuse_order_dependent(tree: Operator, types: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ from spark_trickle.model import Column, TableName
 from spark_trickle.refresh.equality import canonical, row_hash
 from spark_trickle.refresh.inputs import SMALL, Feeds
 from spark_trickle.spark.compile import compile_parts, compile_sql, quote
-from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, Weigh
+from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, TopK, Weigh
 
 Stage = Callable[[str], Any]  # a context manager that times a named stage
 
@@ -101,6 +101,8 @@ class Differential:
     def _partitions(self, plan: Partitioned) -> Counts:
         """The affected partitions as they are now, minus as they are stored."""
         with self.stage("delta"):
+            if plan.order and self._below_the_top(plan):
+                return Counts()
             sql = self._sql(plan.affected())
             if sql is None:
                 return Counts()
@@ -123,6 +125,28 @@ class Differential:
         else:
             stored += f" FROM {self.staging.target} __s"
         return self._change_rows(f"{fresh} UNION ALL {stored}", columns)
+
+    def _below_the_top(self, plan: Partitioned) -> bool:
+        """Whether every changed row stands after the last of the stored top rows: then the top stays."""
+        assert isinstance(plan.node, TopK)
+        limit = plan.node.limit
+        assert limit is not None
+        sql = self._sql(plan.order_of_change())
+        if sql is None:
+            return True
+        changed, rows = self._cache(sql, "order")
+        if not rows:
+            return True
+        listed = ", ".join(quote(k.stored) for k in plan.order)
+        order = ", ".join(s.sql() for s in plan.ordered())
+        session = self.feeds.attempt.session
+        found = session.sql(
+            f"SELECT count_if(__stored), count_if(NOT __stored AND __rank <= {limit}) FROM (SELECT __stored, "
+            f"rank() OVER (ORDER BY {order}) AS __rank FROM (SELECT {listed}, true AS __stored FROM "
+            f"{self.staging.target} UNION ALL SELECT {listed}, false FROM {quote(changed)}))"
+        ).first()
+        assert found is not None
+        return int(found[0]) >= limit and int(found[1]) == 0
 
     def _levels(self, plan: Levels) -> Counts:
         """The change of each level, from that of the level before; then all of them at once."""

@@ -16,6 +16,7 @@ from spark_trickle.sql.algebra import (
     Operator,
     Project,
     Recursion,
+    TopK,
     UnionAll,
     Window,
     open_levels,
@@ -111,7 +112,7 @@ class Analyzer:
                 # A branch alone must have the type it has beside the others: its delta may run alone.
                 want = types_of(op)
                 return UnionAll(inputs=tuple(_typed(b, types_of(b), want) for b in op.inputs), names=op.names)
-            if isinstance(op, Aggregate | Distinct):
+            if isinstance(op, Aggregate | Distinct | TopK):
                 types.update(types_of(op))
             if isinstance(op, Aggregate):
                 args = tuple(Item(f"{c.name}__arg", c.args[0]) for c in op.calls if len(c.args) == 1)
