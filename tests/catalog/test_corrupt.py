@@ -35,6 +35,8 @@ BAD_TEXT = [
     ("trickle_stream_tables", "columns", '[{"name": "a"}]'),
     ("trickle_stream_tables", "columns", '[{"name": "a", "type": 7}]'),
     ("trickle_stream_tables", "layout", "not json"),
+    ("trickle_stream_tables", "functions_used", '["net"]'),
+    ("trickle_stream_tables", "functions_used", '{"net": 1}'),
     ("trickle_dependencies", "kind", "TABLE"),
     ("trickle_dependencies", "columns", '[{"name": "a", "type": "int", "field_id": true}]'),
     ("trickle_dependencies", "columns", "null"),

@@ -15,6 +15,7 @@ from spark_trickle.model import (
     Dependency,
     HistoryEntry,
     InputKind,
+    LakeFunction,
     Mode,
     Pointer,
     Status,
@@ -362,9 +363,7 @@ def test_a_named_cut_keeps_the_lake(store: CatalogStore) -> None:
         for pointer in old.values():
             tx.insert_pointer(pointer)
         tx.ensure_namespace("empty")
-        tx.connection.execute(
-            text("INSERT INTO iceberg_namespace_properties VALUES ('lake', 'sales', 'comment', 'x')")
-        )
+        tx.connection.execute(text("INSERT INTO iceberg_namespace_properties VALUES ('lake', 'sales', 'comment', 'x')"))
         tx.copy_pointers("trickle_ab12cd34_0", [table_pointer(TableName("p", "q"))], ["p"])
     with store.write() as tx:
         cut = tx.add_cut("month_end", "closing")
@@ -487,3 +486,32 @@ def test_names_are_never_sql(store: CatalogStore) -> None:
     assert (read.name, read.definition) == (name, "%s :name ?")
     assert store.pointers(names=[name]) == {name: table_pointer(name)}
     assert store.cuts()[0].name == name.name
+
+
+def test_functions(store: CatalogStore) -> None:
+    net = LakeFunction("net", "shop.prices:net", "decimal(10,2)", deterministic=True)
+    dice = LakeFunction("dice", "shop.games:dice", "int", deterministic=False)
+    with store.write() as tx:
+        tx.add_function(net)
+        tx.add_function(dice)
+        with pytest.raises(TrickleError) as error:
+            tx.add_function(LakeFunction("net", "other:net", "int", deterministic=True))
+        assert code_of(error) == "NAME_TAKEN"
+        id = add_revenue(tx)
+        tx.update_stream_table(id, functions=(("net", "v1"),))
+    assert store.functions() == (dice, net)
+    (table,) = store.stream_tables()
+    assert table.functions == (("net", "v1"),)
+    with store.write() as tx:
+        with pytest.raises(TrickleError) as error:
+            tx.drop_function("net")
+        assert code_of(error) == "HAS_DEPENDENTS"
+        assert str(REVENUE) in error.value.message
+        tx.drop_function("dice")
+        with pytest.raises(TrickleError) as error:
+            tx.drop_function("dice")
+        assert code_of(error) == "UNKNOWN_FUNCTION"
+        assert "net" in error.value.message
+        tx.update_stream_table(id, functions=())
+        tx.drop_function("net")
+    assert store.functions() == ()
