@@ -354,27 +354,28 @@ class Lowering:
             items.append(Item(name, scalar))
             outputs.append(Output(shown, name))
         visible = tuple(items)
-        sort = [(o, Item(self.fresh("order"), s)) for (o, _), s in zip(order, found[len(selected) :], strict=True)]
+        # What is ordered by is a column that is shown, or a hidden one.
+        known = {i.scalar: i.name for i in visible}
+        hidden: list[Item] = []
+        keys: list[Scalar] = []
+        for (ordered, _), scalar in zip(order, found[len(selected) :], strict=True):
+            if scalar not in known:
+                known[scalar] = self.fresh("order")
+                hidden.append(Item(known[scalar], scalar))
+            keys.append(_ordered(ordered, column(known[scalar])))
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
             raise self.refuse("DISTINCT_ON", "DISTINCT ON is not Spark SQL", distinct, context)
-        if distinct is not None and bounds is not None:
-            # The order can only use what is selected.
-            by = {i.scalar: i.name for i in visible}
-            keys = []
-            for ordered, item in sort:
-                if item.scalar not in by:
-                    raise self.refuse("LIMIT", "ORDER BY of something that DISTINCT drops", node, context)
-                keys.append(_ordered(ordered, column(by[item.scalar])))
-            rows = Distinct(child=Project(child=operator, items=visible))
-            return Relation(_top(rows, keys, bounds), tuple(outputs))
+        if distinct is not None and hidden:
+            raise self.refuse("LIMIT", "ORDER BY of something that DISTINCT drops", node, context)
+        result: Operator = Project(child=operator, items=(*visible, *hidden))
+        if distinct is not None:
+            result = Distinct(child=result)
         if bounds is not None:
-            every = Project(child=operator, items=(*visible, *(i for _, i in sort)))
-            top = _top(every, [_ordered(o, column(i.name)) for o, i in sort], bounds)
-            result: Operator = Project(child=top, items=keep(*(i.name for i in visible))) if sort else top
-            return Relation(result, tuple(outputs))
-        result = Project(child=operator, items=visible)
-        return Relation(Distinct(child=result) if distinct is not None else result, tuple(outputs))
+            result = _top(result, keys, bounds)
+        if hidden:
+            result = Project(child=result, items=keep(*(i.name for i in visible)))
+        return Relation(result, tuple(outputs))
 
     def _select_list(self, node: exp.Select, resolver: Resolver, context: Context) -> tuple[tuple[str, Scalar], ...]:
         """(shown name, scalar) for each output column, stars expanded, lateral aliases seen through."""
