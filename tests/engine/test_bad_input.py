@@ -143,22 +143,22 @@ def test_settings_are_named(tmp_path: Path) -> None:
 
 
 def test_without_a_rule(lake: Trickle) -> None:
-    query = "SELECT id,\n  row_number() OVER (ORDER BY v) AS place FROM s.base"
-    with refused(lake, "NOT_INCREMENTAL", "WINDOW", "line 2, column 3"):
-        lake.create_stream_table("s.ranked", query, mode="differential")
-    assert lake.create_stream_table("s.ranked", query).action is Action.FULL
-    (shown,) = lake.status("s.ranked")
+    query = "SELECT id, v\nFROM s.base TABLESAMPLE (100 PERCENT)"
+    with refused(lake, "NOT_INCREMENTAL", "SAMPLE", "line 2, column 6"):
+        lake.create_stream_table("s.sampled", query, mode="differential")
+    assert lake.create_stream_table("s.sampled", query).action is Action.FULL
+    (shown,) = lake.status("s.sampled")
     assert not shown.incremental
-    assert str(shown.reason).startswith("WINDOW at line 2, column 3")
-    with refused(lake, "NOT_INCREMENTAL", "WINDOW"):
-        lake.alter_stream_table("s.ranked", mode="differential")
+    assert str(shown.reason).startswith("SAMPLE at line 2, column 6")
+    with refused(lake, "NOT_INCREMENTAL", "SAMPLE"):
+        lake.alter_stream_table("s.sampled", mode="differential")
     lake.sql("INSERT INTO s.base VALUES (7, 'z', 0.5)")
-    with refused(lake, "NOT_INCREMENTAL", "s.ranked", "WINDOW"):
-        lake.refresh("s.ranked", mode="differential")
-    result = lake.refresh("s.ranked")
-    assert (result.action, result.reason.split(" ")[0]) == (Action.FULL, "WINDOW")
-    assert lake.history("s.ranked")[0].reason == result.reason
-    assert lake.verify("s.ranked").equal
+    with refused(lake, "NOT_INCREMENTAL", "s.sampled", "SAMPLE"):
+        lake.refresh("s.sampled", mode="differential")
+    result = lake.refresh("s.sampled")
+    assert (result.action, result.reason.split(" ")[0]) == (Action.FULL, "SAMPLE")
+    assert lake.history("s.sampled")[0].reason == result.reason
+    assert lake.verify("s.sampled").equal
     lake.sql("DELETE FROM s.base WHERE id = 7")
 
 

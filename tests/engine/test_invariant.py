@@ -1,6 +1,6 @@
 """After every refresh, every stream table equals its definition: random changes, every kind of source, every rule.
 
-TRICKLE_TEST_SEED (or --hypothesis-seed) gives other changes, TRICKLE_TEST_EXAMPLES more of them. A failure prints
+INVARIANT_SEED (or --hypothesis-seed) gives other changes, INVARIANT_EXAMPLES more of them. A failure prints
 the seed and all statements since the lake was made.
 """
 
@@ -28,8 +28,8 @@ from tests.engine.workload import DEFINITIONS, KINDS, SOURCES, VIEWS, Definition
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEED = int(os.environ.get("TRICKLE_TEST_SEED") or core.global_force_seed or 3)
-EXAMPLES = int(os.environ.get("TRICKLE_TEST_EXAMPLES", "2"))
+SEED = int(os.environ.get("INVARIANT_SEED") or core.global_force_seed or 3)
+EXAMPLES = int(os.environ.get("INVARIANT_EXAMPLES", "2"))
 
 # A step takes most of a minute: no shrinking, no replays. The lake lives on from step to step. One example more,
 # because the first is always the simplest there is, and that one is left out.
@@ -61,7 +61,7 @@ class World:
         try:
             yield
         except BaseException as error:
-            print(f"\nTRICKLE_TEST_SEED={SEED}, after these statements:\n" + ";\n".join(self.log) + ";")
+            print(f"\nINVARIANT_SEED={SEED}, after these statements:\n" + ";\n".join(self.log) + ";")
             self.failure = error
             raise
 
@@ -148,7 +148,7 @@ def plain(d: Definition, row: Any) -> tuple[Any, ...]:
 
 @pytest.fixture(scope="module")
 def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    print(f"TRICKLE_TEST_SEED={SEED}")
+    print(f"INVARIANT_SEED={SEED}")
     with connect(tmp_path_factory.mktemp("invariant") / "lake", shuffle_partitions=2, max_change_ratio=1e6) as tr:
         tr.sql("CREATE NAMESPACE s")
         made = World(tr, DEFINITIONS)

@@ -1,6 +1,6 @@
 """The fuzzer in CI: a fixed seed and a time box. Fresh seeds belong in `make fuzz`.
 
-TRICKLE_FUZZ_SECONDS and TRICKLE_FUZZ_SEED give another run.
+FUZZ_SECONDS and FUZZ_SEED give another run.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tests.fuzz.world import Outcome, Verdict
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SECONDS = float(os.environ.get("TRICKLE_FUZZ_SECONDS", "180"))
-SEED = int(os.environ.get("TRICKLE_FUZZ_SEED", "1"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "180"))
+SEED = int(os.environ.get("FUZZ_SEED", "1"))
 MINIMUM_SHARE = 0.95  # of valid queries that are maintained incrementally
 MOST_INVALID = 0.02
 

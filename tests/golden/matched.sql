@@ -135,62 +135,83 @@ project_42 AS (
   SELECT `k` FROM project_41
 ),
 matched_43 AS (
-  SELECT `a_id`, `a_k`, `a_v`, EXISTS (SELECT 1 FROM project_42 WHERE (`a_k` = `k`)) AS `in_q`, `__w` FROM unionall_38
+  SELECT `a_id`, `a_k`, `a_v`, `__w` FROM unionall_38 LEFT SEMI JOIN project_42 ON (`a_k` = `k`)
 ),
 matched_44 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `__w` FROM unionall_38 LEFT ANTI JOIN project_42 ON (`a_k` = `k`)
+),
+matched_45 AS (
+  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q`, `__w` FROM matched_43
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q`, `__w` FROM matched_44
+),
+matched_46 AS (
   SELECT `a_id`, `a_k`, `a_v` FROM matched_24 LEFT ANTI JOIN project_35 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
 ),
-changes_45 AS (
+changes_47 AS (
   SELECT `k` AS `b_k_3`, `w` AS `b_w_3`, `__w` FROM `changes of s.b`
 ),
-filter_46 AS (
-  SELECT `b_k_3`, `b_w_3`, `__w` FROM changes_45 WHERE `b_w_3` > 4
+filter_48 AS (
+  SELECT `b_k_3`, `b_w_3`, `__w` FROM changes_47 WHERE `b_w_3` > 4
 ),
-project_47 AS (
-  SELECT `b_k_3` AS `k`, `__w` FROM filter_46
+project_49 AS (
+  SELECT `b_k_3` AS `k`, `__w` FROM filter_48
 ),
-project_48 AS (
-  SELECT `k`, `__w` FROM project_47
+project_50 AS (
+  SELECT `k`, `__w` FROM project_49
 ),
-matched_49 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_44 LEFT SEMI JOIN project_48 ON (`a_k` = `k`)
+matched_51 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_46 LEFT SEMI JOIN project_50 ON (`a_k` = `k`)
 ),
-matched_50 AS (
-  SELECT `a_id`, `a_k`, `a_v`, EXISTS (SELECT 1 FROM project_42 WHERE (`a_k` = `k`)) AS `in_q` FROM matched_49
+matched_52 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_51 LEFT SEMI JOIN project_42 ON (`a_k` = `k`)
 ),
-weigh_51 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `in_q`, 1L AS `__w` FROM matched_50
+matched_53 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_51 LEFT ANTI JOIN project_42 ON (`a_k` = `k`)
 ),
-asof_52 AS (
+matched_54 AS (
+  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q` FROM matched_52
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q` FROM matched_53
+),
+weigh_55 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `in_q`, 1L AS `__w` FROM matched_54
+),
+asof_56 AS (
   SELECT `k` AS `b_k_3`, `w` AS `b_w_3` FROM `s`.`b` /* at the frontier */
 ),
-filter_53 AS (
-  SELECT `b_k_3`, `b_w_3` FROM asof_52 WHERE `b_w_3` > 4
+filter_57 AS (
+  SELECT `b_k_3`, `b_w_3` FROM asof_56 WHERE `b_w_3` > 4
 ),
-project_54 AS (
-  SELECT `b_k_3` AS `k` FROM filter_53
+project_58 AS (
+  SELECT `b_k_3` AS `k` FROM filter_57
 ),
-project_55 AS (
-  SELECT `k` FROM project_54
+project_59 AS (
+  SELECT `k` FROM project_58
 ),
-matched_56 AS (
-  SELECT `a_id`, `a_k`, `a_v`, EXISTS (SELECT 1 FROM project_55 WHERE (`a_k` = `k`)) AS `in_q` FROM matched_49
+matched_60 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_51 LEFT SEMI JOIN project_59 ON (`a_k` = `k`)
 ),
-weigh_57 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `in_q`, -1L AS `__w` FROM matched_56
+matched_61 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_51 LEFT ANTI JOIN project_59 ON (`a_k` = `k`)
 ),
-unionall_58 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `__w` FROM matched_43
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `in_q`, `__w` FROM weigh_51
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `in_q`, `__w` FROM weigh_57
+matched_62 AS (
+  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q` FROM matched_60
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q` FROM matched_61
 ),
-filter_59 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `__w` FROM unionall_58 WHERE `a_v` = 3 OR `in_q`
+weigh_63 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `in_q`, -1L AS `__w` FROM matched_62
 ),
-project_60 AS (
-  SELECT `a_id` AS `id`, `a_v` AS `v`, `__w` FROM filter_59
+unionall_64 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `__w` FROM matched_45
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `in_q`, `__w` FROM weigh_55
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `in_q`, `__w` FROM weigh_63
 ),
-project_61 AS (
-  SELECT `id`, `v`, `__w` FROM project_60
+filter_65 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `__w` FROM unionall_64 WHERE `a_v` = 3 OR `in_q`
+),
+project_66 AS (
+  SELECT `a_id` AS `id`, `a_v` AS `v`, `__w` FROM filter_65
+),
+project_67 AS (
+  SELECT `id`, `v`, `__w` FROM project_66
 )
-SELECT `id`, `v`, `__w` FROM project_61
+SELECT `id`, `v`, `__w` FROM project_67

@@ -6,72 +6,101 @@ WITH RECURSIVE r(id, w, level) AS (
   SELECT b.a_id, b.w, level + 1 FROM r JOIN b ON r.w = b.a_id WHERE level < 2)
 SELECT r.id, r.level, a.v FROM r JOIN a ON r.id = a.id
 -- delta
-WITH asof_1 AS (
-  SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a`
-),
-filter_2 AS (
-  SELECT `a_id`, `a_v` FROM asof_1 WHERE `a_id` < 9
-),
-project_3 AS (
-  SELECT `a_id` AS `id`, CAST(`a_v` AS BIGINT) AS `column`, 0 AS `column_2` FROM filter_2
-),
-project_4 AS (
-  SELECT `id` AS `r_id`, `column` AS `r_w`, `column_2` AS `r_level` FROM project_3
-),
-asof_5 AS (
-  SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b`
-),
-recursion_6 AS (
-  WITH RECURSIVE level_r(`r_id`, `r_w`, `r_level`) AS (SELECT `r_id`, `r_w`, `r_level` FROM project_4 UNION ALL SELECT `a_id_2` AS `r_id`, `w` AS `r_w`, `column_3` AS `r_level` FROM (SELECT `b_a_id` AS `a_id_2`, `b_w` AS `w`, `l_r_level` + 1 AS `column_3` FROM (SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w` FROM (SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level` FROM level_r) AS step_1
-  JOIN asof_5 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)) AS step_2) AS step_3) SELECT `r_id`, `r_w`, `r_level` FROM level_r
-),
-changes_7 AS (
+-- hidden _trickle.s__recursion__state1
+-- level 0
+WITH changes_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v`, `__w` FROM `changes of s.a`
 ),
-project_8 AS (
-  SELECT 1 AS `changed` FROM changes_7
+filter_2 AS (
+  SELECT `a_id`, `a_v`, `__w` FROM changes_1 WHERE `a_id` < 9
 ),
-changes_9 AS (
+project_3 AS (
+  SELECT `a_id` AS `id`, CAST(`a_v` AS BIGINT) AS `column`, 0 AS `column_2`, `__w` FROM filter_2
+),
+project_4 AS (
+  SELECT `id` AS `r_id`, `column` AS `r_w`, `column_2` AS `r_level`, `__w` FROM project_3
+)
+SELECT `r_id`, `r_w`, `r_level`, `__w` FROM project_4;
+
+-- every level, over the one before
+WITH changes_1 AS (
+  SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level`, `__w` FROM `changes of .previous level`
+),
+asof_2 AS (
+  SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b`
+),
+join_3 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `__w`, `b_a_id`, `b_w` FROM changes_1
+  JOIN asof_2 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)
+),
+project_4 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `__w` FROM join_3
+),
+changes_5 AS (
   SELECT `a_id` AS `b_a_id`, `w` AS `b_w`, `__w` FROM `changes of s.b`
 ),
+asof_6 AS (
+  SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level` FROM ``.`previous level` /* at the frontier */
+),
+join_7 AS (
+  SELECT `b_a_id`, `b_w`, `__w`, `l_r_id`, `l_r_w`, `l_r_level` FROM changes_5
+  JOIN asof_6 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)
+),
+project_8 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `__w` FROM join_7
+),
+unionall_9 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `__w` FROM project_4
+  UNION ALL SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `__w` FROM project_8
+),
 project_10 AS (
-  SELECT 1 AS `changed` FROM changes_9
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `__w` FROM unionall_9
 ),
-unionall_11 AS (
-  SELECT `changed` FROM project_8
-  UNION ALL SELECT `changed` FROM project_10
+project_11 AS (
+  SELECT `b_a_id` AS `a_id_2`, `b_w` AS `w`, `l_r_level` + 1 AS `column_3`, `__w` FROM project_10
 ),
-asof_12 AS (
-  SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` /* at the frontier */
+project_12 AS (
+  SELECT `a_id_2` AS `r_id`, `w` AS `r_w`, `column_3` AS `r_level`, `__w` FROM project_11
 ),
-filter_13 AS (
-  SELECT `a_id`, `a_v` FROM asof_12 WHERE `a_id` < 9
+project_13 AS (
+  SELECT CAST(`r_id` AS BIGINT) AS `r_id`, CAST(`r_w` AS BIGINT) AS `r_w`, CAST(`r_level` AS INT) AS `r_level`, `__w` FROM project_12
+)
+SELECT `r_id`, `r_w`, `r_level`, `__w` FROM project_13;
+
+WITH changes_1 AS (
+  SELECT `c0` AS `r_id`, `c1` AS `r_w`, `c2` AS `r_level`, `__w` FROM `changes of _trickle.s__recursion__state1`
 ),
-project_14 AS (
-  SELECT `a_id` AS `id`, CAST(`a_v` AS BIGINT) AS `column`, 0 AS `column_2` FROM filter_13
-),
-project_15 AS (
-  SELECT `id` AS `r_id`, `column` AS `r_w`, `column_2` AS `r_level` FROM project_14
-),
-asof_16 AS (
-  SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b` /* at the frontier */
-),
-recursion_17 AS (
-  WITH RECURSIVE level_r(`r_id`, `r_w`, `r_level`) AS (SELECT `r_id`, `r_w`, `r_level` FROM project_15 UNION ALL SELECT `a_id_2` AS `r_id`, `w` AS `r_w`, `column_3` AS `r_level` FROM (SELECT `b_a_id` AS `a_id_2`, `b_w` AS `w`, `l_r_level` + 1 AS `column_3` FROM (SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w` FROM (SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level` FROM level_r) AS step_6
-  JOIN asof_16 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)) AS step_7) AS step_8) SELECT `r_id`, `r_w`, `r_level` FROM level_r
-),
-asof_18 AS (
+asof_2 AS (
   SELECT `id` AS `a_id_3`, `v` AS `a_v_2` FROM `s`.`a`
 ),
-changes_19 AS (
+join_3 AS (
+  SELECT `r_id`, `r_w`, `r_level`, `__w`, `a_id_3`, `a_v_2` FROM changes_1
+  JOIN asof_2 ON (`r_id` = `a_id_3`)
+),
+project_4 AS (
+  SELECT `r_id`, `r_w`, `r_level`, `a_id_3`, `a_v_2`, `__w` FROM join_3
+),
+changes_5 AS (
   SELECT `id` AS `a_id_3`, `v` AS `a_v_2`, `__w` FROM `changes of s.a`
 ),
-recursion_20 AS (
-  WITH RECURSIVE level_r(`r_id`, `r_w`, `r_level`) AS (SELECT `r_id`, `r_w`, `r_level` FROM project_15 UNION ALL SELECT `a_id_2` AS `r_id`, `w` AS `r_w`, `column_3` AS `r_level` FROM (SELECT `b_a_id` AS `a_id_2`, `b_w` AS `w`, `l_r_level` + 1 AS `column_3` FROM (SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w` FROM (SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level` FROM level_r) AS step_14
-  JOIN asof_16 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)) AS step_15) AS step_16) SELECT `r_id`, `r_w`, `r_level` FROM level_r
+asof_6 AS (
+  SELECT `c0` AS `r_id`, `c1` AS `r_w`, `c2` AS `r_level` FROM `_trickle`.`s__recursion__state1` /* at the frontier */
+),
+join_7 AS (
+  SELECT `a_id_3`, `a_v_2`, `__w`, `r_id`, `r_w`, `r_level` FROM changes_5
+  JOIN asof_6 ON (`r_id` = `a_id_3`)
+),
+project_8 AS (
+  SELECT `r_id`, `r_w`, `r_level`, `a_id_3`, `a_v_2`, `__w` FROM join_7
+),
+unionall_9 AS (
+  SELECT `r_id`, `r_w`, `r_level`, `a_id_3`, `a_v_2`, `__w` FROM project_4
+  UNION ALL SELECT `r_id`, `r_w`, `r_level`, `a_id_3`, `a_v_2`, `__w` FROM project_8
+),
+project_10 AS (
+  SELECT `r_id` AS `id_2`, `r_level` AS `level`, `a_v_2` AS `v`, `__w` FROM unionall_9
+),
+project_11 AS (
+  SELECT `id_2` AS `id`, `level`, `v`, `__w` FROM project_10
 )
-SELECT `id`, `level`, `v`, `__w` FROM (SELECT `id_2` AS `id`, `level`, `v`, `__w` FROM (SELECT `r_id` AS `id_2`, `r_level` AS `level`, `a_v_2` AS `v`, `__w` FROM (SELECT `r_id`, `r_w`, `r_level`, `a_id_3`, `a_v_2`, `__w` FROM (SELECT `r_id`, `r_w`, `r_level`, `a_id_3`, `a_v_2`, `__w` FROM (SELECT `r_id`, `r_w`, `r_level`, `__w`, `a_id_3`, `a_v_2` FROM (SELECT `r_id`, `r_w`, `r_level`, `__w` FROM (SELECT `r_id`, `r_w`, `r_level`, 1L AS `__w` FROM (SELECT `r_id`, `r_w`, `r_level` FROM recursion_6 WHERE EXISTS (SELECT 1 FROM unionall_11)) AS step_4) AS step_5
-  UNION ALL SELECT `r_id`, `r_w`, `r_level`, `__w` FROM (SELECT `r_id`, `r_w`, `r_level`, -1L AS `__w` FROM (SELECT `r_id`, `r_w`, `r_level` FROM recursion_17 WHERE EXISTS (SELECT 1 FROM unionall_11)) AS step_9) AS step_10) AS step_11
-  JOIN asof_18 ON (`r_id` = `a_id_3`)) AS step_12) AS step_13
-  UNION ALL SELECT `r_id`, `r_w`, `r_level`, `a_id_3`, `a_v_2`, `__w` FROM (SELECT `r_id`, `r_w`, `r_level`, `a_id_3`, `a_v_2`, `__w` FROM (SELECT `a_id_3`, `a_v_2`, `__w`, `r_id`, `r_w`, `r_level` FROM changes_19
-  JOIN recursion_20 ON (`r_id` = `a_id_3`)) AS step_17) AS step_18) AS step_19) AS step_20) AS step_21
+SELECT `id`, `level`, `v`, `__w` FROM project_11

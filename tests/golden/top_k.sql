@@ -3,71 +3,74 @@
 SELECT x.id, x.v, b.w
 FROM (SELECT id, v FROM a ORDER BY v DESC, id LIMIT 9 OFFSET 1) AS x JOIN b ON x.id = b.a_id
 -- delta
--- hidden _trickle.s__top_k__state1
--- affected keys
-WITH changes_1 AS (
-  SELECT `id` AS `a_id`, `v` AS `a_v`, `__w` FROM `changes of s.a`
-),
-project_2 AS (
-  SELECT `a_id` AS `id`, `a_v` AS `v`, `a_v` AS `order`, `a_id` AS `order_2`, `__w` FROM changes_1
-)
-SELECT `id`, `v`, `order`, `order_2`, `__w` FROM project_2;
-
--- their new rows
 WITH asof_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a`
 ),
 project_2 AS (
-  SELECT `a_id` AS `id`, `a_v` AS `v`, `a_v` AS `order`, `a_id` AS `order_2` FROM asof_1
+  SELECT `a_id` AS `id`, `a_v` AS `v` FROM asof_1
 ),
 topk_3 AS (
-  SELECT `id`, `v`, `order`, `order_2` FROM project_2 ORDER BY `order` DESC, `order_2` LIMIT 9 OFFSET 1
+  SELECT `id`, `v` FROM project_2 ORDER BY `v` DESC, `id` LIMIT 9 OFFSET 1
 ),
-project_4 AS (
-  SELECT `id` AS `c0`, `v` AS `c1`, `order` AS `c2`, `order_2` AS `c3` FROM topk_3
-)
-SELECT `c0`, `c1`, `c2`, `c3` FROM project_4;
-
-WITH changes_1 AS (
-  SELECT `c0` AS `id`, `c1` AS `v`, `c2` AS `order`, `c3` AS `order_2`, `__w` FROM `changes of _trickle.s__top_k__state1`
-),
-project_2 AS (
-  SELECT `id`, `v`, `__w` FROM changes_1
-),
-asof_3 AS (
-  SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b`
-),
-join_4 AS (
-  SELECT `id`, `v`, `__w`, `b_a_id`, `b_w` FROM project_2
-  JOIN asof_3 ON (`id` = `b_a_id`)
+changes_4 AS (
+  SELECT `id` AS `a_id`, `v` AS `a_v`, `__w` FROM `changes of s.a`
 ),
 project_5 AS (
-  SELECT `id`, `v`, `b_a_id`, `b_w`, `__w` FROM join_4
+  SELECT `a_id` AS `id`, `a_v` AS `v`, `__w` FROM changes_4
 ),
-changes_6 AS (
+restrict_6 AS (
+  SELECT `id`, `v` FROM topk_3 WHERE EXISTS (SELECT 1 FROM project_5)
+),
+weigh_7 AS (
+  SELECT `id`, `v`, 1L AS `__w` FROM restrict_6
+),
+asof_8 AS (
+  SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` /* at the frontier */
+),
+project_9 AS (
+  SELECT `a_id` AS `id`, `a_v` AS `v` FROM asof_8
+),
+topk_10 AS (
+  SELECT `id`, `v` FROM project_9 ORDER BY `v` DESC, `id` LIMIT 9 OFFSET 1
+),
+restrict_11 AS (
+  SELECT `id`, `v` FROM topk_10 WHERE EXISTS (SELECT 1 FROM project_5)
+),
+weigh_12 AS (
+  SELECT `id`, `v`, -1L AS `__w` FROM restrict_11
+),
+unionall_13 AS (
+  SELECT `id`, `v`, `__w` FROM weigh_7
+  UNION ALL SELECT `id`, `v`, `__w` FROM weigh_12
+),
+asof_14 AS (
+  SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b`
+),
+join_15 AS (
+  SELECT `id`, `v`, `__w`, `b_a_id`, `b_w` FROM unionall_13
+  JOIN asof_14 ON (`id` = `b_a_id`)
+),
+project_16 AS (
+  SELECT `id`, `v`, `b_a_id`, `b_w`, `__w` FROM join_15
+),
+changes_17 AS (
   SELECT `a_id` AS `b_a_id`, `w` AS `b_w`, `__w` FROM `changes of s.b`
 ),
-asof_7 AS (
-  SELECT `c0` AS `id`, `c1` AS `v`, `c2` AS `order`, `c3` AS `order_2` FROM `_trickle`.`s__top_k__state1` /* at the frontier */
+join_18 AS (
+  SELECT `b_a_id`, `b_w`, `__w`, `id`, `v` FROM changes_17
+  JOIN topk_10 ON (`id` = `b_a_id`)
 ),
-project_8 AS (
-  SELECT `id`, `v` FROM asof_7
+project_19 AS (
+  SELECT `id`, `v`, `b_a_id`, `b_w`, `__w` FROM join_18
 ),
-join_9 AS (
-  SELECT `b_a_id`, `b_w`, `__w`, `id`, `v` FROM changes_6
-  JOIN project_8 ON (`id` = `b_a_id`)
+unionall_20 AS (
+  SELECT `id`, `v`, `b_a_id`, `b_w`, `__w` FROM project_16
+  UNION ALL SELECT `id`, `v`, `b_a_id`, `b_w`, `__w` FROM project_19
 ),
-project_10 AS (
-  SELECT `id`, `v`, `b_a_id`, `b_w`, `__w` FROM join_9
+project_21 AS (
+  SELECT `id` AS `id_2`, `v` AS `v_2`, `b_w` AS `w`, `__w` FROM unionall_20
 ),
-unionall_11 AS (
-  SELECT `id`, `v`, `b_a_id`, `b_w`, `__w` FROM project_5
-  UNION ALL SELECT `id`, `v`, `b_a_id`, `b_w`, `__w` FROM project_10
-),
-project_12 AS (
-  SELECT `id` AS `id_2`, `v` AS `v_2`, `b_w` AS `w`, `__w` FROM unionall_11
-),
-project_13 AS (
-  SELECT `id_2` AS `id`, `v_2` AS `v`, `w`, `__w` FROM project_12
+project_22 AS (
+  SELECT `id_2` AS `id`, `v_2` AS `v`, `w`, `__w` FROM project_21
 )
-SELECT `id`, `v`, `w`, `__w` FROM project_13
+SELECT `id`, `v`, `w`, `__w` FROM project_22

@@ -31,7 +31,7 @@ KINDS = [
     if not (v == 1 and m == "merge-on-read")
 ]
 PARTITIONED = [(2, "merge-on-read"), (3, "copy-on-write")]  # the other kinds are tested without partitions
-SEED = int(os.environ.get("TRICKLE_TEST_SEED", "7"))
+SEED = int(os.environ.get("INVARIANT_SEED", "7"))
 STEPS = int(os.environ.get("TRICKLE_TEST_STEPS", "8"))
 
 
