@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from spark_trickle.catalog.migrations import HEAD
 from spark_trickle.cli.app import run
 from spark_trickle.config import Settings
 from spark_trickle.spark.session import build_session, release_session
@@ -178,7 +179,7 @@ def test_errors_have_their_exit_code(lake: Path, capsys: pytest.CaptureFixture[s
 def test_doctor_on_a_lake(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = {c["name"]: c for c in result(capsys, "doctor")}
     assert {c["level"] for c in found.values()} <= {"ok", "warn"}
-    assert "schema 0001" in found["catalog"]["found"]
+    assert f"schema {HEAD}" in found["catalog"]["found"]
     assert found["spark starts"]["found"].startswith("Spark 4.1")
 
 

@@ -24,7 +24,7 @@ def function_commands(
     """The commands, given how to print and how to open the lake."""
     app = typer.Typer(
         name="function",
-        help="Python functions that the lake knows by module path.",
+        help="Python functions that the lake knows by module path.\n\n[dim]trickle function list[/dim]",
         no_args_is_help=True,
         rich_markup_mode="rich",
     )
