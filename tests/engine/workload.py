@@ -404,7 +404,7 @@ DEFINITIONS = (
     ),
     Definition(
         "full_joined",
-        "SELECT g.*, h.label, o FROM s.dims g FULL JOIN s.labels h USING (o) WHERE g.name IS NULL OR h.hi > 0",
+        "SELECT o, g.k, g.name, h.label FROM s.dims g FULL JOIN s.labels h USING (o) WHERE g.name IS NULL OR h.hi > 0",
         D + L,
     ),
     Definition(
