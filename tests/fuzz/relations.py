@@ -127,7 +127,7 @@ def from_clause(ctx: Context, depth: int, subquery: Subquery, first: Relation | 
         made = From(start.aliased, start.refs)
     wanted = ctx.asked("join", *_JOINS, *_LATERALS, "non-equi condition", "mixed condition")
     ctx.want.discard("join")
-    joins = ctx.rnd.choices((0, 1, 2), (6, 4, 0.8))[0]
+    joins = ctx.rnd.choices((0, 1, 2), (4, 5, 0.8))[0]
     for _ in range(max(joins, int(wanted))):
         if ctx.relations <= 0 or made.closed:
             break

@@ -9,7 +9,8 @@ from tests.engine.workload import KINDS, Source
 from tests.fuzz.types import NESTED, POOLS, SCALARS, Column, T
 
 NAMESPACE = "s"
-_KEY_POOL = ("NULL", "0", "1", "2", "3", "4")
+# Two keys are hot: changes of both sides of a join should meet, which is where a wrong rule shows.
+_KEY_POOL = ("NULL", "0", "1", "1", "1", "2", "2", "3", "4")
 
 
 @dataclass(frozen=True)
@@ -134,12 +135,14 @@ def _merge(rnd: random.Random, table: Table, where: str) -> str:
 
 
 def step(rnd: random.Random, tables: tuple[Table, ...]) -> list[str]:
-    """Changes to several sources at once. One of them surely changes: a condition may hold for no row."""
-    changed = rnd.sample(tables, rnd.choice((1, 2, 2, 3, len(tables))) if len(tables) > 2 else len(tables))
+    """Changes to several sources at once, mostly to all: rules go wrong where both sides of a join change."""
+    changed = tables if rnd.random() < 0.75 else rnd.sample(tables, rnd.randint(1, len(tables) - 1))
     statements = []
-    for n, table in enumerate(changed):
-        for _ in range(rnd.choice((1, 1, 2))):
-            statements += change(rnd, table)
-        if n == 0:
-            statements.append(f"INSERT INTO {table.name} {table.source.rows(table.source.random_rows(rnd, 2))}")
+    for table in changed:
+        # Rows that surely come, some of which surely meet others; a condition may hold for no row.
+        statements.append(f"INSERT INTO {table.name} {table.source.rows(table.source.random_rows(rnd, 5))}")
+        parts = [change(rnd, table) for _ in range(rnd.choice((1, 1, 2)))]
+        rnd.shuffle(parts)
+        for part in parts:
+            statements += part
     return statements

@@ -105,8 +105,7 @@ class World:
 
     def fill(self) -> None:
         self.tr.sql(f"CREATE NAMESPACE {NAMESPACE}")
-        for statement in self.round.creation:
-            self.tr.sql(statement)
+        self.change(self.round.creation)
 
     def create(self, cases: Sequence[Case]) -> None:
         self.outcomes = [Outcome(c) for c in cases]
@@ -157,8 +156,18 @@ class World:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def change(self, statements: Sequence[str]) -> None:
+        """Each source in the order of its statements, the sources beside each other."""
+        of: dict[str, list[str]] = {}
         for statement in statements:
-            self.tr.sql(statement)
+            named = re.search(rf"\b{NAMESPACE}\.\w+", statement)
+            of.setdefault(named[0] if named else "", []).append(statement)
+
+        def run(mine: list[str]) -> None:
+            for statement in mine:
+                self.tr.sql(statement)
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            list(pool.map(run, of.values()))
 
     def refresh_and_compare(self, number: int, *, last: bool) -> None:
         """Refresh all, then compare all; what runs FULL is compared at the end only."""
