@@ -15,7 +15,7 @@ setup: $(STAMP) java ## Make .venv, install everything into it, see that Java is
 demo: setup ## Run the demo: a small shop, five stream tables, four rounds of changes (under 3 minutes)
 	@$(BIN)/trickle demo
 
-test: setup ## Run the test suite (at most 20 minutes on 2 cores)
+test: setup ## Run the test suite (about 40 minutes on 2 cores)
 	@scripts/need-postgres.sh
 	$(BIN)/python -m pytest $(ARGS)
 
