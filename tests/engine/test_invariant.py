@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEED = int(os.environ.get("INVARIANT_SEED") or core.global_force_seed or 3)
-EXAMPLES = int(os.environ.get("INVARIANT_EXAMPLES", "2"))
+EXAMPLES = int(os.environ.get("INVARIANT_EXAMPLES", "1"))
 
 # A step takes most of a minute: no shrinking, no replays. The lake lives on from step to step. One example more,
 # because the first is always the simplest there is, and that one is left out.
