@@ -8,20 +8,23 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_trickle.delta import differentiate
 from spark_trickle.errors import TrickleError
+from spark_trickle.sql.algebra import WEIGHT, Join, Operator, Project, State, UnionAll, at, keep
 from spark_trickle.sql.parse import parse_query
 from tests.fuzz.constructs import CONSTRUCTS, Schedule
 from tests.fuzz.grammar import Generated
-from tests.fuzz.plan import TWINS, Round, rounds
-from tests.fuzz.replay import Script
+from tests.fuzz.plan import TWINS, Case, Round, rounds
+from tests.fuzz.replay import Script, minimize
 from tests.fuzz.run import fuzz
 from tests.fuzz.shrink import smaller_queries
-from tests.fuzz.world import Outcome, Verdict
+from tests.fuzz.world import Outcome, Verdict, play
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +45,37 @@ def test_no_failure(spark: SparkSession, tmp_path: Path) -> None:
     few = len(tally.valid) * (1 - MINIMUM_SHARE) < 1
     assert len(tally.of(Verdict.INVALID)) <= max(1, MOST_INVALID * len(tally.outcomes))
     assert tally.share >= MINIMUM_SHARE or (few and len(tally.valid) * (1 - tally.share) <= 1.01), tally.reasons()
+
+
+def phantom_join(op: Join) -> Operator:
+    """The classic mistake: the old state of the other side is not told from the new one."""
+    names = (*op.columns, WEIGHT)
+    terms = []
+    for i, changing in enumerate(op.inputs):
+        others = tuple(at(x, State.NEW) for n, x in enumerate(op.inputs) if n != i)
+        joined = Join(inputs=(differentiate(changing), *others), conditions=op.conditions)
+        terms.append(Project(child=joined, items=keep(*names)))
+    return UnionAll(inputs=tuple(terms), names=names)
+
+
+@pytest.mark.spark
+def test_a_planted_bug_is_seen_and_made_smaller(spark: SparkSession, tmp_path: Path) -> None:
+    round_ = next(rounds(1, Schedule()))
+    query = "SELECT a.k AS x, b.k AS y FROM s.ta AS a JOIN s.tb AS b ON a.k = b.k WHERE a.k > 0 OR b.g <> ''"
+    planted = replace(round_, cases=(Case("q", Generated(query, frozenset(), None), False),))
+    right = differentiate.dispatch(Join)
+    differentiate.register(Join)(phantom_join)
+    try:
+        outcome = play(tmp_path / "lake", planted)[0]
+        assert outcome.failure is not None
+        assert "DIFFERS" in outcome.failure or "INTEGRITY" in outcome.failure
+        script = Script.of(planted, outcome)
+        smaller = minimize(script, tmp_path / "smaller", 30)
+        assert smaller is not None
+        assert len(smaller.text()) < len(script.text())
+    finally:
+        differentiate.register(Join)(right)
+    assert smaller.play(tmp_path / "right").failure is None
 
 
 # -- the generator, without Spark ----------------------------------------------------------------------------------
