@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SCALE = 0.01
+# A plan runs once or twice here, over few rows: compiling it to bytecode costs more than it saves.
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 SHARE = 0.02  # of the orders per round: 300, so that every query has something to do
 
 
@@ -60,7 +62,8 @@ class Lake:
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
     data = tmp_path_factory.mktemp("tpch")
     generate(data, SCALE)
-    with connect(tmp_path_factory.mktemp("tpch_lake") / "lake", shuffle_partitions=2) as tr:
+    folder = tmp_path_factory.mktemp("tpch_lake") / "lake"
+    with connect(folder, shuffle_partitions=2, spark_conf=INTERPRETED) as tr:
         workload = Workload(tr, data, SHARE)
         workload.load()
         yield Lake(tr, workload)
