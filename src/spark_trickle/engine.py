@@ -29,6 +29,7 @@ from spark_trickle.model import (
     LakeFunction,
     Mode,
     RefreshResult,
+    Star,
     StreamTableStatus,
     TableName,
     Verification,
@@ -100,17 +101,22 @@ class Trickle:
         schedule: str | None = None,
         mode: str | Mode = Mode.AUTO,
         initialize: bool = True,
+        star: str | Star = Star.PIN,
     ) -> RefreshResult:
-        """Define a stream table and fill it. All of it happens or nothing."""
-        return self._create(self._name(name), query, schedule, _mode(mode), initialize=initialize)
+        """Define a stream table and fill it. All of it happens or nothing.
+
+        `star` says what `SELECT *` means when a source gets other columns: PIN, those of now; FOLLOW, those it then
+        has, and the stream table is computed anew.
+        """
+        return self._create(self._name(name), query, schedule, _mode(mode), _star(star), initialize=initialize)
 
     def _create(
-        self, name: TableName, query: str, schedule: str | None, mode: Mode, *, initialize: bool
+        self, name: TableName, query: str, schedule: str | None, mode: Mode, star: Star, *, initialize: bool
     ) -> RefreshResult:
         checked = check_schedule(schedule, self.settings.min_schedule_seconds)
         text = query.strip().removesuffix(";").rstrip()
         try:
-            return self._manager.create(name, text, self._namespace(), checked, mode, initialize=initialize)
+            return self._manager.create(name, text, self._namespace(), checked, mode, star, initialize=initialize)
         except TrickleError as error:
             raise self._session_object(error, text) from error
 
@@ -120,6 +126,7 @@ class Trickle:
         query: str | None = None,
         schedule: str | None = None,
         mode: str | Mode | None = None,
+        star: str | Star | None = None,
     ) -> RefreshResult | None:
         """Change what is given. A changed query recomputes the table; both appear in one transaction."""
         checked = check_schedule(schedule, self.settings.min_schedule_seconds)
@@ -131,6 +138,7 @@ class Trickle:
                 namespace=self._namespace(),
                 schedule=checked,
                 mode=None if mode is None else _mode(mode),
+                star=None if star is None else _star(star),
             )
         except TrickleError as error:
             raise self._session_object(error, text or "") from error
@@ -328,3 +336,10 @@ def _mode(mode: str | Mode) -> Mode:
         return Mode(str(mode).upper())
     except ValueError:
         raise TrickleError("INVALID_MODE", f"{mode!r} is not one of {', '.join(Mode)}") from None
+
+
+def _star(star: str | Star) -> Star:
+    try:
+        return Star(str(star).upper())
+    except ValueError:
+        raise TrickleError("INVALID_STAR", f"{star!r} is not one of {', '.join(Star)}") from None

@@ -45,6 +45,7 @@ CODES: dict[str, Code] = {
         "Write a duration such as '30s' or '5m', a cron line, 'downstream' or 'manual'.",
     ),
     "INVALID_MODE": Code(_U, "A mode is not one of AUTO, DIFFERENTIAL, FULL.", "Choose one of the three."),
+    "INVALID_STAR": Code(_U, "What `*` means is not one of PIN, FOLLOW.", "Choose one of the two."),
     "SYNTAX_ERROR": Code(_U, "The SQL text cannot be parsed.", "Correct the marked place."),
     "UNKNOWN_TABLE": Code(
         _U, "A table or view in the definition does not exist.", "Create it first, or correct the name."

@@ -37,6 +37,13 @@ class Status(StrEnum):
     INITIALIZING = "INITIALIZING"
 
 
+class Star(StrEnum):
+    """What `SELECT *` means when its source gets other columns."""
+
+    PIN = "PIN"  # the columns of the time of creation
+    FOLLOW = "FOLLOW"  # the columns of today: the stream table is computed anew
+
+
 class InputKind(StrEnum):
     SOURCE = "SOURCE"  # an Iceberg table that Trickle does not own
     STREAM_TABLE = "STREAM_TABLE"  # another stream table's storage
@@ -78,6 +85,14 @@ class UsedColumn:
     name: str
     type: str
     field_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The columns of a source as a stream table saw them at its last refresh."""
+
+    uuid: str  # of the source
+    schema: str  # Iceberg's JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +161,8 @@ class StreamTable:
     owner_id: int | None = None  # of a hidden state table: whose it is
     states: tuple[StreamTable, ...] = ()  # the hidden state tables it owns
     functions: tuple[tuple[str, str], ...] = ()  # of the lake, that its content was computed with: name and version
+    star: Star = Star.PIN
+    shapes: tuple[tuple[TableName, Shape], ...] = ()  # of the sources, also of those below views and state tables
 
     @property
     def reads(self) -> tuple[Dependency, ...]:

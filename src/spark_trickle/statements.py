@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Mode
+from spark_trickle.model import Mode, Star
 from spark_trickle.sql.dialect import string_value
 from spark_trickle.sql.parse import Word, WordKind, syntax_error, words
 
 Name = tuple[str, ...]
 
 _MODES = "AUTO|DIFFERENTIAL|FULL"
+_STARS = "PIN|FOLLOW"
 FORMS = {
     "CREATE": "CREATE [OR REPLACE] STREAM TABLE [IF NOT EXISTS] name [SCHEDULE '…'] "
-    f"[MODE {_MODES}] [INITIALIZE TRUE|FALSE] AS SELECT …",
-    "ALTER": f"ALTER STREAM TABLE name [SET SCHEDULE '…'] [SET MODE {_MODES}] [AS SELECT …]",
+    f"[MODE {_MODES}] [STAR {_STARS}] [INITIALIZE TRUE|FALSE] AS SELECT …",
+    "ALTER": f"ALTER STREAM TABLE name [SET SCHEDULE '…'] [SET MODE {_MODES}] [SET STAR {_STARS}] [AS SELECT …]",
     "DROP": "DROP STREAM TABLE [IF EXISTS] name [CASCADE]",
     "REFRESH": f"REFRESH STREAM TABLE name [MODE {_MODES} | FULL]",
     "SHOW": "SHOW STREAM TABLES",
@@ -35,6 +36,7 @@ class CreateStreamTable:
     or_replace: bool = False
     if_not_exists: bool = False
     initialize: bool = True
+    star: Star | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class AlterStreamTable:
     query: str | None = None
     schedule: str | None = None
     mode: Mode | None = None
+    star: Star | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +140,10 @@ class Engine(Protocol):
     """What a statement can ask for; `Trickle` is one."""
 
     def create_stream_table(
-        self, name: str, query: str, schedule: str | None, mode: str | Mode, initialize: bool
+        self, name: str, query: str, schedule: str | None, mode: str | Mode, initialize: bool, star: str | Star
     ) -> Any: ...
     def alter_stream_table(
-        self, name: str, query: str | None, schedule: str | None, mode: str | Mode | None
+        self, name: str, query: str | None, schedule: str | None, mode: str | Mode | None, star: str | Star | None
     ) -> Any: ...
     def drop_stream_table(self, name: str, cascade: bool, if_exists: bool) -> Any: ...
     def refresh(self, name: str, mode: str | Mode | None) -> Any: ...
@@ -157,7 +160,7 @@ def execute(statement: Statement, engine: Engine) -> Any:
             return _create(statement, engine)
         case AlterStreamTable():
             return engine.alter_stream_table(
-                _quoted(statement.name), statement.query, statement.schedule, statement.mode
+                _quoted(statement.name), statement.query, statement.schedule, statement.mode, statement.star
             )
         case DropStreamTable():
             return engine.drop_stream_table(_quoted(statement.name), statement.cascade, statement.if_exists)
@@ -180,10 +183,15 @@ def _create(statement: CreateStreamTable, engine: Engine) -> Any:
         else:
             if statement.if_not_exists:
                 return existing
-            mode = statement.mode or Mode.AUTO
-            return engine.alter_stream_table(name, statement.query, statement.schedule, mode) or existing
+            mode, star = statement.mode or Mode.AUTO, statement.star or Star.PIN
+            return engine.alter_stream_table(name, statement.query, statement.schedule, mode, star) or existing
     return engine.create_stream_table(
-        name, statement.query, statement.schedule, statement.mode or Mode.AUTO, statement.initialize
+        name,
+        statement.query,
+        statement.schedule,
+        statement.mode or Mode.AUTO,
+        statement.initialize,
+        statement.star or Star.PIN,
     )
 
 
@@ -243,36 +251,43 @@ class _Reader:
         schedule: str | None = None
         mode: Mode | None = None
         initialize: bool | None = None  # None is TRUE, and not yet said
+        star: Star | None = None
         while not self.phrase("AS"):
             if schedule is None and self.phrase("SCHEDULE"):
                 schedule = self.string()
             elif mode is None and self.phrase("MODE"):
                 mode = self.mode()
+            elif star is None and self.phrase("STAR"):
+                star = self.star()
             elif initialize is None and self.phrase("INITIALIZE"):
                 initialize = self.boolean()
             else:
-                self.refuse("Expected SCHEDULE, MODE, INITIALIZE (each once) or AS and a query")
+                self.refuse("Expected SCHEDULE, MODE, STAR, INITIALIZE (each once) or AS and a query")
         query = self.query()
-        return CreateStreamTable(name, query, schedule, mode, or_replace, if_not_exists, initialize is not False)
+        filled = initialize is not False
+        return CreateStreamTable(name, query, schedule, mode, or_replace, if_not_exists, filled, star)
 
     def alter(self) -> AlterStreamTable:
         self.at += 2
         name = self.name()
         schedule: str | None = None
         mode: Mode | None = None
+        star: Star | None = None
         query: str | None = None
         while self.at < len(self.tokens) and query is None:
             if schedule is None and self.phrase("SET", "SCHEDULE"):
                 schedule = self.string()
             elif mode is None and self.phrase("SET", "MODE"):
                 mode = self.mode()
+            elif star is None and self.phrase("SET", "STAR"):
+                star = self.star()
             elif self.phrase("AS"):
                 query = self.query()
             else:
-                self.refuse("Expected SET SCHEDULE, SET MODE (each once) or AS and a query")
-        if schedule is None and mode is None and query is None:
-            self.refuse("Nothing to alter: expected SET SCHEDULE, SET MODE or AS and a query")
-        return AlterStreamTable(name, query, schedule, mode)
+                self.refuse("Expected SET SCHEDULE, SET MODE, SET STAR (each once) or AS and a query")
+        if schedule is None and mode is None and star is None and query is None:
+            self.refuse("Nothing to alter: expected SET SCHEDULE, SET MODE, SET STAR or AS and a query")
+        return AlterStreamTable(name, query, schedule, mode, star)
 
     def refresh(self) -> RefreshStreamTable:
         name = self.name()
@@ -313,6 +328,13 @@ class _Reader:
             self.refuse("Expected AUTO, DIFFERENTIAL or FULL")
         self.at += 1
         return Mode(token.upper)
+
+    def star(self) -> Star:
+        token = self.next()
+        if token is None or token.upper not in Star.__members__:
+            self.refuse("Expected PIN or FOLLOW")
+        self.at += 1
+        return Star(token.upper)
 
     def boolean(self) -> bool:
         token = self.next()

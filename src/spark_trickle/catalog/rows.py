@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -21,6 +21,8 @@ from spark_trickle.model import (
     LakeFunction,
     Mode,
     Pointer,
+    Shape,
+    Star,
     Status,
     StreamTable,
     TableName,
@@ -166,12 +168,29 @@ def _functions(value: Any) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, _is(version, str)) for name, version in _is(value, dict).items()))
 
 
+def _shapes(value: Any) -> tuple[tuple[TableName, Shape], ...]:
+    return tuple(
+        (
+            TableName(_is(s["namespace"], str), _is(s["name"], str)),
+            Shape(_is(s["uuid"], str), _is(s["schema"], str)),
+        )
+        for s in _is(value, list)
+    )
+
+
 def columns_json(columns: tuple[Column, ...]) -> str:
     return json.dumps([{"name": c.name, "type": c.type} for c in columns], ensure_ascii=False)
 
 
 def used_columns_json(columns: tuple[UsedColumn, ...]) -> str:
     return json.dumps([{"name": c.name, "type": c.type, "field_id": c.field_id} for c in columns], ensure_ascii=False)
+
+
+def shapes_json(shapes: Iterable[tuple[TableName, Shape]]) -> str:
+    return json.dumps(
+        [{"namespace": n.namespace, "name": n.name, "uuid": s.uuid, "schema": s.schema} for n, s in shapes],
+        ensure_ascii=False,
+    )
 
 
 def stream_table(values: RowMapping, dependencies: tuple[Dependency, ...]) -> StreamTable:
@@ -200,6 +219,8 @@ def stream_table(values: RowMapping, dependencies: tuple[Dependency, ...]) -> St
         dependencies=dependencies,
         owner_id=row.number_or_none("owner_id"),
         functions=functions_used(row),
+        star=row.choice("star", Star),
+        shapes=() if row.text_or_none("shapes") is None else row.json("shapes", _shapes),
     )
 
 

@@ -27,6 +27,8 @@ from spark_trickle.model import (
     LakeFunction,
     Mode,
     Pointer,
+    Shape,
+    Star,
     Status,
     TableName,
 )
@@ -61,6 +63,8 @@ class StreamTableFields(TypedDict, total=False):
     compiled: str | None
     functions: tuple[tuple[str, str], ...]
     owner_id: int | None
+    star: Star
+    shapes: tuple[tuple[TableName, Shape], ...]
 
 
 class CatalogStore(CatalogReader):
@@ -111,6 +115,8 @@ class Transaction:
         data_timestamp: datetime | None = None,
         owner_id: int | None = None,
         functions: tuple[tuple[str, str], ...] = (),
+        star: Star = Star.PIN,
+        shapes: tuple[tuple[TableName, Shape], ...] = (),
     ) -> int:
         """Returns the id. A stream table of that name: NAME_TAKEN."""
         values = _stream_table_values(
@@ -133,6 +139,8 @@ class Transaction:
                 "consecutive_errors": 0,
                 "owner_id": owner_id,
                 "functions": functions,
+                "star": star,
+                "shapes": shapes,
             }
         )
         s = tables.stream_tables
@@ -504,7 +512,9 @@ def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:
     if "functions" in values:
         used = dict(values.pop("functions"))
         values["functions_used"] = _json(used) if used else None
-    for key in ("mode", "status"):
+    if "shapes" in values:
+        values["shapes"] = rows.shapes_json(values["shapes"]) if values["shapes"] else None
+    for key in ("mode", "status", "star"):
         if key in values:
             values[key] = values[key].value
     return values

@@ -195,6 +195,10 @@ Schedule = Annotated[
     typer.Option("--schedule", "-s", help="'30s', '5m', a cron line, 'downstream' or 'manual'.", show_default=False),
 ]
 Mode = Annotated[str | None, typer.Option("--mode", "-m", help="auto, differential or full.", show_default=False)]
+Star = Annotated[
+    str | None,
+    typer.Option("--star", help="What * means when a source gets other columns: pin or follow.", show_default=False),
+]
 
 
 @app.command()
@@ -204,6 +208,7 @@ def create(
     file: QueryFile = None,
     schedule: Schedule = None,
     mode: Mode = None,
+    star: Star = None,
     initialize: Annotated[
         bool,
         typer.Option("--initialize/--no-initialize", help="Fill it now, or leave that to the first refresh."),
@@ -217,26 +222,33 @@ def create(
     out = Output(_state.output)
     definition = _text(query, file, "--query")
     with _lake(out) as tr, out.progress(f"Creating {name}"):
-        result = tr.create_stream_table(name, definition, schedule=schedule, mode=mode or "auto", initialize=initialize)
+        result = tr.create_stream_table(
+            name, definition, schedule=schedule, mode=mode or "auto", initialize=initialize, star=star or "pin"
+        )
     out.show(result if result is not None else {"created": name} if out.is_json else f"{name} is created.")
 
 
 @app.command()
 def alter(
-    name: Name, query: Query = None, file: QueryFile = None, schedule: Schedule = None, mode: Mode = None
+    name: Name,
+    query: Query = None,
+    file: QueryFile = None,
+    schedule: Schedule = None,
+    mode: Mode = None,
+    star: Star = None,
 ) -> None:
-    """Change the query, schedule or mode of a stream table.
+    """Change the query, schedule or mode of a stream table, or what * means in its query.
 
     [dim]trickle alter shop.big --schedule 10m
     trickle alter shop.big -q "SELECT * FROM shop.orders WHERE amount > 500"[/dim]
     """
     out = Output(_state.output)
     given = query is not None or file is not None
-    if not given and schedule is None and mode is None:
-        _usage("Say what to change: --query, --file, --schedule or --mode.")
+    if not given and schedule is None and mode is None and star is None:
+        _usage("Say what to change: --query, --file, --schedule, --mode or --star.")
     definition = _text(query, file, "--query") if given else None
     with _lake(out) as tr, out.progress(f"Altering {name}"):
-        result = tr.alter_stream_table(name, query=definition, schedule=schedule, mode=mode)
+        result = tr.alter_stream_table(name, query=definition, schedule=schedule, mode=mode, star=star)
     out.show(result if result is not None else {"altered": name} if out.is_json else f"{name} is altered.")
 
 

@@ -34,6 +34,7 @@ from spark_trickle.spark.session import new_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NOW = -1  # no snapshot has this id
 PINNED_NAMESPACE = "_pinned"  # old states whose schema differs from the cut's
 
 # What the engine's own SQL relies on, whatever the user's settings say.
@@ -67,6 +68,8 @@ class Attempt:
     _names: Iterator[int] = field(default_factory=itertools.count)
     _views: list[str] = field(default_factory=list)
     scratch: list[str] = field(default_factory=list)  # metadata files to delete at the end
+    lake_pointers: dict[TableName, Pointer] = field(default_factory=dict)  # of tables that are read in another schema
+    _schemas: dict[TableName, str] = field(default_factory=dict)
 
     @property
     def session(self) -> SparkSession:
@@ -119,6 +122,26 @@ class Attempt:
         if missing:
             self.register(missing)
 
+    def see(self, pointers: Mapping[TableName, Pointer], schemas: Mapping[TableName, str]) -> None:
+        """Read these tables in other schemas than their own; all others, from now on, in their own."""
+        for name in [n for n in self.lake_pointers if n not in schemas]:
+            del self._schemas[name]
+            self._move(self.lake_pointers.pop(name))
+        for name, schema in schemas.items():
+            if self._schemas.get(name) != schema or self.lake_pointers[name] != pointers[name]:
+                location = self.pinned_metadata(pointers[name], schema=schema)
+                self._schemas[name], self.lake_pointers[name] = schema, pointers[name]
+                self._move(Pointer(name, location, is_view=False))
+
+    def in_lake(self, name: TableName) -> Pointer:
+        """The table's pointer as the lake has it at the cut, whatever schema it is read in here."""
+        return self.lake_pointers.get(name) or self.pointers[name]
+
+    def _move(self, pointer: Pointer) -> None:
+        with self.store.write() as tx:
+            tx.move_private_pointer(self.slot.catalog, pointer.name, pointer.location)
+        self.pointers[pointer.name] = pointer
+
     def restore(self, pointers: Mapping[TableName, Pointer], name: TableName) -> None:
         """Forget what was staged on a table: the attempt has it again as the cut has."""
         with self.store.write() as tx:
@@ -126,20 +149,25 @@ class Attempt:
 
     def pin(self, name: TableName, snapshot_id: int) -> str:
         """The table at an old snapshot, read by field id in the schema of the cut."""
-        location = self.pinned_metadata(self.pointers[name], snapshot_id)
+        location = self.pinned_metadata(self.pointers[name], at=snapshot_id)
         pinned = TableName(PINNED_NAMESPACE, f"p{next(self._names)}")
         self.register([Pointer(pinned, location, is_view=False)])
         return self.qualified(pinned)
 
-    def pinned_metadata(self, pointer: Pointer, snapshot_id: int | None) -> str:
-        """A metadata file of the table whose main is an old snapshot (None: EMPTY); deleted with the attempt."""
+    def pinned_metadata(self, pointer: Pointer, *, at: int | None = NOW, schema: str | None = None) -> str:
+        """A metadata file of the table at an old snapshot (None: EMPTY) or in another schema, for this attempt only."""
         iceberg = jvm.handles(self.session).jvm.org.apache.iceberg
         current = self.lake.metadata(pointer.location)
         builder = iceberg.TableMetadata.buildFrom(current)
-        if snapshot_id is None:
+        if at is None:
             builder = builder.removeRef("main")
-        else:
-            builder = builder.setRef("main", iceberg.SnapshotRef.branchBuilder(snapshot_id).build())
+        elif at != NOW:
+            builder = builder.setRef("main", iceberg.SnapshotRef.branchBuilder(at).build())
+        if schema is not None:
+            # Nobody writes here; a default spec or order over a column that is not shown would be refused.
+            builder = builder.setDefaultPartitionSpec(iceberg.PartitionSpec.unpartitioned())
+            builder = builder.setDefaultSortOrder(iceberg.SortOrder.unsorted())
+            builder = builder.setCurrentSchema(iceberg.SchemaParser.fromJson(schema), current.lastColumnId())
         location = f"{current.location()}/metadata/trickle-pin-{uuid.uuid4()}.metadata.json"
         output = jvm.file_io(self.lake.session).newOutputFile(location)
         iceberg.TableMetadataParser.write(builder.discardChanges().build(), output)

@@ -41,6 +41,7 @@ class TableFacts:
     fields: tuple[Field, ...]
     total_records: int | None
     location: str
+    schema: str = ""  # Iceberg's JSON of it, with its nested fields
 
 
 class Handles:
@@ -179,6 +180,7 @@ def table_facts(session: SparkSession, metadata: Java) -> TableFacts:
     """The small facts of a TableMetadata."""
     iceberg = handles(session).jvm.org.apache.iceberg
     schema = metadata.schema()
+    text = iceberg.SchemaParser.toJson(schema)
     snapshot = metadata.currentSnapshot()
     total = None if snapshot is None else snapshot.summary().get("total-records")
     return TableFacts(
@@ -186,9 +188,10 @@ def table_facts(session: SparkSession, metadata: Java) -> TableFacts:
         format_version=metadata.formatVersion(),
         snapshot_id=None if snapshot is None else snapshot.snapshotId(),
         schema_id=schema.schemaId(),
-        fields=_fields(iceberg.SchemaParser.toJson(schema)),
+        fields=_fields(text),
         total_records=0 if snapshot is None else None if total is None else int(total),
         location=metadata.location(),
+        schema=text,
     )
 
 

@@ -6,13 +6,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from textwrap import shorten
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
+from spark_trickle.lake.shape import reshape, same
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, LakeFunction, Pointer, StreamTable, TableName
+from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, InputKind, LakeFunction, Pointer, Star, StreamTable, TableName
 from spark_trickle.refresh.definition import Compiled, LakeTables, compile_definition, resolve
-from spark_trickle.sql.mentions import called, mentioned, without_catalog
+from spark_trickle.sql.mentions import Seen, called, columns_seen, mentioned, without_catalog
 
 _KEPT = 500
 
@@ -47,11 +49,14 @@ class Compiler:
         Hidden state tables that the stream table `name` has already keep their storage.
         """
         text = without_catalog(definition, LAKE)
-        names = self._closure(text, namespace, pointers, stream_tables)
+        names, texts = self._closure(text, namespace, pointers, stream_tables)
         attempt.register_missing(pointers, names)
+        owner = stream_tables.get(name)
+        if owner is not None:
+            refuse_dropped(self.lake, owner, pointers)
+        attempt.see(pointers, {} if owner is None else self._schemas(owner, texts, pointers))
         functions = attempt.functions.register(attempt.session, text)
         signature = (*self._signature(names, attempt.pointers), *((n, f.version) for n, f in functions.items()))
-        owner = stream_tables.get(name)
         storages = _Storages(name, owner.states if owner else (), pointers)
         key = (name, definition, namespace, self.use_states, self.state_tables)
         with self._lock:
@@ -82,12 +87,14 @@ class Compiler:
         namespace: str,
         pointers: Mapping[TableName, Pointer],
         stream_tables: Mapping[TableName, StreamTable],
-    ) -> tuple[TableName, ...]:
-        """All tables and views that the text may read, views followed to their ends."""
+    ) -> tuple[tuple[TableName, ...], tuple[str, ...]]:
+        """All tables and views that the text may read, views followed to their ends, and all those texts."""
+        texts: list[str] = []
         found: dict[TableName, None] = {}
         waiting = [(text, namespace)]
         while waiting:
             body, home = waiting.pop()
+            texts.append(body)
             for parts in sorted(mentioned(body)):
                 name = resolve(parts, home)
                 pointer = pointers.get(name)
@@ -100,20 +107,39 @@ class Compiler:
                 elif pointer.is_view:
                     view = self.lake.view(pointer)
                     waiting.append((view.text, view.namespace))
-        return tuple(found)
+        return tuple(found), tuple(texts)
+
+    def _schemas(
+        self, owner: StreamTable, texts: Sequence[str], pointers: Mapping[TableName, Pointer]
+    ) -> dict[TableName, str]:
+        """The schemas to read sources in, where the stream table sees other columns than they have now."""
+        found: dict[TableName, str] = {}
+        seen: Seen | None = None
+        for name, shape in owner.shapes:
+            pointer = pointers.get(name)
+            if pointer is None or pointer.is_view:
+                continue
+            facts = self.lake.facts(pointer.location)
+            if facts.uuid != shape.uuid or same(facts.schema, shape.schema):
+                continue
+            seen = seen or columns_seen(texts)
+            schema = reshape(shape.schema, facts.schema, seen, follow=owner.star is Star.FOLLOW)
+            if schema is not None:
+                found[name] = schema
+        return found
 
     def _signature(self, names: tuple[TableName, ...], pointers: Mapping[TableName, Pointer]) -> Signature:
         """What a compiled definition depends on: schemas of tables, texts of views; functions are added to it."""
-        parts = []
+        parts: list[tuple[object, ...]] = []
         for name in names:
             pointer = pointers.get(name)
             if pointer is None:
                 raise TrickleError("SOURCE_DROPPED", f"{name} is gone")
             if pointer.is_view:
-                parts.append((name, "", 0, pointer.location))
+                parts.append((name, "", (), pointer.location))
             else:
                 facts = self.lake.facts(pointer.location)
-                parts.append((name, facts.uuid, facts.schema_id, ""))
+                parts.append((name, facts.uuid, facts.fields, ""))
         return tuple(parts)
 
 
@@ -154,6 +180,27 @@ class _Storages:
             if known != state.storage and (known is not None or state.storage in self.taken):
                 return False
         return True
+
+
+def refuse_dropped(lake: Lake, table: StreamTable, pointers: Mapping[TableName, Pointer]) -> None:
+    """A column that the content was computed from and that is gone. FOLLOW lets `*` go on without it."""
+    if table.star is Star.FOLLOW or not table.shapes:  # an altered definition has seen nothing yet
+        return
+    for known in table.reads:
+        pointer = pointers.get(known.input)
+        if known.kind is not InputKind.SOURCE or pointer is None or pointer.location == known.pointer:
+            continue
+        facts = lake.facts(pointer.location)
+        if facts.uuid != known.table_uuid:
+            continue
+        ids, names = {f.id for f in facts.fields}, {f.name.lower() for f in facts.fields}
+        for used in known.columns:
+            if used.field_id not in ids and used.name.lower() not in names:
+                raise TrickleError(
+                    "SOURCE_CHANGED",
+                    f"{table.name}: column {used.name} of {known.input} was dropped, and the definition uses it: "
+                    f"{shorten(table.definition, 200, placeholder=' …')}",
+                )
 
 
 def storage_base(name: TableName) -> str:

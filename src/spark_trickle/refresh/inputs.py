@@ -10,6 +10,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.feed import Feed, read_changes
 from spark_trickle.lake.jvm import TableFacts
+from spark_trickle.lake.shape import same_where_shared, shown_type
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Dependency, InputKind, Pointer, TableName, UsedColumn
 from spark_trickle.refresh.definition import Compiled
@@ -30,9 +31,10 @@ class Input:
     name: TableName
     kind: InputKind
     columns: tuple[str, ...]
-    pointer: Pointer
+    pointer: Pointer  # what is read: it may show the table in another schema
     facts: TableFacts
     frontier: Dependency | None  # None before the first refresh
+    in_lake: Pointer  # what the lake has
 
     @property
     def changed(self) -> bool:
@@ -40,7 +42,7 @@ class Input:
 
     @property
     def moved(self) -> bool:
-        return self.frontier is None or self.frontier.pointer != self.pointer.location
+        return self.frontier is None or self.frontier.pointer != self.in_lake.location
 
     def at_cut(self) -> Dependency:
         """This input's part of the frontier after the refresh."""
@@ -53,23 +55,22 @@ class Input:
             table_uuid=self.facts.uuid,
             snapshot_id=self.facts.snapshot_id,
             schema_id=self.facts.schema_id,
-            pointer=self.pointer.location,
+            pointer=self.in_lake.location,
         )
 
 
-def gather(
-    lake: Lake, compiled: Compiled, pointers: Mapping[TableName, Pointer], frontier: Mapping[TableName, Dependency]
-) -> tuple[Input, ...]:
+def gather(attempt: Attempt, compiled: Compiled, frontier: Mapping[TableName, Dependency]) -> tuple[Input, ...]:
     """The inputs at the cut. A missing one is named."""
     inputs = []
     for name, (kind, columns) in compiled.inputs.items():
-        pointer = pointers.get(name)
+        pointer = attempt.pointers.get(name)
         if pointer is None:
             raise TrickleError("SOURCE_DROPPED", f"{name} is gone")
         known = frontier.get(name)
         if known is not None and known.pointer is None:
             known = None
-        inputs.append(Input(name, kind, columns, pointer, lake.facts(pointer.location), known))
+        facts = attempt.lake.facts(pointer.location)
+        inputs.append(Input(name, kind, columns, pointer, facts, known, attempt.in_lake(name)))
     return tuple(inputs)
 
 
@@ -83,9 +84,13 @@ def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
     fields = {f.name.lower(): f for f in item.facts.fields}
     for used in known.columns:
         now = fields.get(used.name.lower())
-        # The type of a nested column holds the ids of its fields.
-        if now is not None and (now.id, now.type) != (used.field_id, used.type):
+        if now is None:
+            continue
+        if now.id != used.field_id:
             return "TABLE_REPLACED", f"column {used.name} of {item.name} is another one than at the last refresh"
+        if now.type != used.type and not same_where_shared(used.type, now.type):
+            changed = f"from {shown_type(used.type)} to {shown_type(now.type)}"
+            return "SOURCE_CHANGED", f"column {used.name} of {item.name} changed its type {changed}"
     if item.changed and known.snapshot_id is not None:
         snapshot = lake.metadata(item.pointer.location).snapshot(known.snapshot_id)
         if snapshot is None:
@@ -171,6 +176,11 @@ class Feeds:
         return frozenset(n for n, f in self.feeds.items() if f.frame is not None and self.rows.get(n) != 0)
 
     @property
+    def nothing(self) -> bool:
+        """Whether metadata alone tells that no row changed: compaction, rewritten manifests, other refs."""
+        return all(f.frame is None for f in self.feeds.values())
+
+    @property
     def all_small(self) -> bool:
         return all(self.rows.get(n, SMALL + 1) <= SMALL for n in self.changed)
 
@@ -196,9 +206,10 @@ class Feeds:
         frontier = item.frontier
         if frontier is None or frontier.snapshot_id is None:
             return f"(SELECT * FROM {here} WHERE false)"
-        if frontier.schema_id == item.facts.schema_id:
+        metadata = self.attempt.lake.metadata(item.pointer.location)
+        if metadata.snapshot(frontier.snapshot_id).schemaId() in (None, item.facts.schema_id):
             return f"{here} VERSION AS OF {frontier.snapshot_id}"
-        # VERSION AS OF shows the old names and types: read by field id instead.
+        # VERSION AS OF shows the names and types that the snapshot was written with: read by field id instead.
         return self.attempt.pin(item.name, frontier.snapshot_id)
 
     def changes(self, table: TableName) -> str:

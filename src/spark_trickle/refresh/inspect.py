@@ -78,7 +78,7 @@ class Inspector:
         ):
             there = {i: v for i, v in plan.inputs.items() if i not in storages or i in cut.pointers}
             frontier = {d.input: d for d in part.dependencies}
-            inputs = gather(r.lake, replace(plan, inputs=there), attempt.pointers, frontier)
+            inputs = gather(attempt, replace(plan, inputs=there), frontier)
             moved.update({str(i.name): None for i in inputs if i.changed and i.name not in storages})
             try:
                 decision = decide_early(look(r.lake, part, plan, inputs, cut, None, states))
@@ -122,7 +122,7 @@ class Inspector:
         try:
             with r.attempts.begin({}, table.namespace) as attempt:
                 for input_, snapshot in pins:
-                    pinned = attempt.pinned_metadata(frontier[input_], snapshot)
+                    pinned = attempt.pinned_metadata(frontier[input_], at=snapshot)
                     frontier[input_] = Pointer(input_, pinned, is_view=False)
                 compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, frontier, known)
                 other = other_code(table, compiled)

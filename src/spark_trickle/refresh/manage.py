@@ -20,6 +20,7 @@ from spark_trickle.model import (
     InputKind,
     Mode,
     RefreshResult,
+    Star,
     Status,
     StreamTable,
     TableName,
@@ -30,7 +31,7 @@ from spark_trickle.refresh.definition import Compiled, resolve
 from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.outcome import Counts
-from spark_trickle.refresh.run import Refresher, Work, completed, graph_of, unknown
+from spark_trickle.refresh.run import Refresher, Work, completed, graph_of, shapes_of, unknown
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
@@ -46,7 +47,15 @@ class Manager:
     # -- create ----------------------------------------------------------------------------------------------------
 
     def create(
-        self, name: TableName, definition: str, namespace: str, schedule: str | None, mode: Mode, *, initialize: bool
+        self,
+        name: TableName,
+        definition: str,
+        namespace: str,
+        schedule: str | None,
+        mode: Mode,
+        star: Star,
+        *,
+        initialize: bool,
     ) -> RefreshResult:
         check_name(name)
         r = self.refresher
@@ -68,6 +77,7 @@ class Manager:
                     refuse_not_incremental(compiled, mode)
                     self._refuse_cycle(name, compiled, known)
                 draft = draft_of(name, definition, namespace, schedule, mode, r.free_storage(name, cut), compiled, cut)
+                draft = replace(draft, star=star)
                 work = Work(draft, attempt, stages, uuid.uuid4().hex, Decision(Action.SKIP, ""))
                 opened: list[Staging] = []
                 try:
@@ -162,10 +172,12 @@ class Manager:
             storage_pointer=staging.location,
             data_timestamp=cut.instant if initialized else None,
             functions=compiled.functions,
+            star=draft.star,
+            shapes=shapes_of(attempt, compiled),
         )
         if not initialized:  # its state tables are not there yet
             compiled = replace(compiled, inputs=compiled.reads)
-        inputs = gather(self.refresher.lake, compiled, attempt.pointers, {})
+        inputs = gather(attempt, compiled, {})
         dependencies: list[Dependency] = [i.at_cut() for i in inputs]
         dependencies += [
             Dependency(input=v, kind=InputKind.VIEW, pointer=cut.pointers[v].location) for v in compiled.views
@@ -192,6 +204,7 @@ class Manager:
         namespace: str,
         schedule: str | None,
         mode: Mode | None,
+        star: Star | None,
     ) -> RefreshResult | None:
         """Returns the refresh that a changed definition needed, None when nothing had to be computed."""
         r = self.refresher
@@ -203,17 +216,26 @@ class Manager:
             if table is None:
                 raise unknown(name, {})
             wanted = replace(
-                table, mode=mode or table.mode, schedule=schedule if schedule is not None else table.schedule
+                table,
+                mode=mode or table.mode,
+                schedule=schedule if schedule is not None else table.schedule,
+                star=star or table.star,
             )
-            if definition is None or (definition == table.definition and namespace == table.namespace):
+            same = definition is None or (definition == table.definition and namespace == table.namespace)
+            if same and wanted.star is table.star:
                 if wanted.mode is Mode.DIFFERENTIAL and not table.incremental:
                     raise TrickleError("NOT_INCREMENTAL", table.reason or "no delta rule")
                 status = Status.ACTIVE if table.storage_snapshot is not None else table.status
                 with r.store.write() as tx:
                     tx.check_lease(lease)
-                    tx.update_stream_table(table.id, mode=wanted.mode, schedule=wanted.schedule, status=status)
+                    tx.update_stream_table(
+                        table.id, mode=wanted.mode, schedule=wanted.schedule, status=status, star=wanted.star
+                    )
                 return None
-            wanted = replace(wanted, definition=definition, namespace=namespace)
+            # Another text sees the sources as they are now.
+            wanted = replace(wanted, shapes=())
+            if definition is not None:
+                wanted = replace(wanted, definition=definition, namespace=namespace)
             return self._alter_definition(wanted, lease)
 
     def _alter_definition(self, wanted: StreamTable, lease: Lease) -> RefreshResult:
@@ -221,6 +243,7 @@ class Manager:
         known = {t.name: t for t in r.store.stream_tables()}
         cut = r.cut()
         with r.attempts.begin({}, wanted.namespace) as attempt:
+            known[wanted.name] = wanted
             compiled = self._compile(attempt, wanted.name, wanted.definition, wanted.namespace, cut, known)
             refuse_volatile(compiled, r.settings)
             refuse_not_incremental(compiled, wanted.mode)

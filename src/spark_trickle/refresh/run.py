@@ -33,6 +33,7 @@ from spark_trickle.model import (
     Mode,
     Pointer,
     RefreshResult,
+    Shape,
     Status,
     StreamTable,
     TableName,
@@ -63,6 +64,7 @@ class Work:
     changed: dict[str, int] = field(default_factory=dict)
     bytes_read: int = 0
     members: list[Member] = field(default_factory=list)  # what is published: hidden state tables, then the table
+    shapes: tuple[tuple[TableName, Shape], ...] = ()  # of the sources, as this stream table sees them
     retired: tuple[StreamTable, ...] = ()  # hidden state tables that the definition no longer needs
 
     def result(self) -> RefreshResult:
@@ -272,7 +274,7 @@ class Refresher:
         before = len(opened)
         with stages("compile"):
             frontier = {d.input: d for d in table.dependencies}
-            inputs = gather(self.lake, compiled, attempt.pointers, frontier)
+            inputs = gather(attempt, compiled, frontier)
             situation = look(self.lake, table, compiled, inputs, cut, asked, [s.decision for s in states])
             if altered:
                 situation = replace(situation, reshaped="ALTERED: the definition was changed", initialized=True)
@@ -288,6 +290,9 @@ class Refresher:
                     with stages("feed"):
                         sizes = [size_of(self.lake, i, feeds) for i in inputs if i.changed]
                     decision = decide_by_cost(sizes, past_of(self.store, table), self.settings.max_change_ratio)
+            if decision.action is Action.DIFFERENTIAL and feeds.nothing and all(_idle(s.decision) for s in states):
+                moved = ", ".join(self._shown(i.name, known) for i in inputs if i.changed)
+                decision = Decision(Action.NO_DATA, f"NO_CHANGE: the new snapshots of {moved} hold the same rows")
             work.decision = decision
             attempt.tune(small=decision.action is Action.DIFFERENTIAL and feeds.all_small)
             try:
@@ -409,6 +414,7 @@ class Refresher:
         lease: Lease,
     ) -> Member:
         table, attempt = work.table, work.attempt
+        work.shapes = shapes_of(attempt, compiled)  # now: the next stream table may see the sources otherwise
         view: Pointer | None = None
         storage = staging.storage if staging is not None else table.storage
         if staging is not None:
@@ -518,6 +524,8 @@ class Refresher:
             consecutive_errors=0,
             last_error=None,
         )
+        if table.owner_id is None:
+            tx.update_stream_table(id, shapes=work.shapes, star=table.star)
         if staging is not None:
             tx.update_stream_table(id, storage_snapshot=staging.head, storage_pointer=staging.location)
         else:  # tags and compaction move the pointer, not the content
@@ -597,6 +605,16 @@ def completed(
     )
 
 
+def shapes_of(attempt: Attempt, compiled: Compiled) -> tuple[tuple[TableName, Shape], ...]:
+    """The columns of the sources as this attempt saw them."""
+    found = []
+    for name, (kind, _) in compiled.reads.items():
+        if kind is InputKind.SOURCE:
+            facts = attempt.lake.facts(attempt.pointers[name].location)
+            found.append((name, Shape(facts.uuid, facts.schema)))
+    return tuple(found)
+
+
 def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
     """The row-to-be of a hidden state table. It has no public name: nobody but its owner reads it."""
     compiled = state.compiled
@@ -628,6 +646,10 @@ def _delete(id: int, tx: Transaction) -> None:
     tx.delete_stream_table(id)
 
 
+def _idle(decision: Decision) -> bool:
+    return decision.action is Action.NO_DATA
+
+
 def _with_states(decision: Decision, states: Sequence[Work]) -> Decision:
     """Recomputing a state table is said, too."""
     whole = [s for s in states if s.decision.action is Action.FULL and not s.decision.reason.startswith("INITIAL")]
@@ -654,7 +676,7 @@ def time_dependent(table: StreamTable) -> bool:
 
 
 # What a definition once had and has no longer, by what Spark says about it.
-_GONE = {"UNKNOWN_TABLE": "SOURCE_DROPPED", "UNKNOWN_COLUMN": "SOURCE_CHANGED"}
+_GONE = {"UNKNOWN_TABLE": "SOURCE_DROPPED", "UNKNOWN_COLUMN": "SOURCE_CHANGED", "INVALID_QUERY": "SOURCE_CHANGED"}
 
 
 def _located(error: TrickleError, table: StreamTable) -> TrickleError:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from textwrap import shorten
 
 from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake.shape import lost
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import Action, InputKind, Mode, Pointer, StreamTable, TableName
+from spark_trickle.model import Action, InputKind, Mode, Pointer, Star, StreamTable, TableName
 from spark_trickle.refresh.decide import Change, Decision, Past, Situation
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.inputs import Feeds, Input, trouble
@@ -55,6 +58,7 @@ def look(
     initialized = table.storage_snapshot is not None
     if initialized:
         if compiled.layout != table.layout:
+            _refuse_lost(table, inputs)
             reshaped = "DEPENDENCY_CHANGED: the columns of the definition changed"
         elif _views_moved(table, compiled, cut) and (
             # Without a tree the fingerprint is of the text, which does not show what its views mean.
@@ -90,6 +94,22 @@ def look(
         reshaped=reshaped,
         trouble=problem,
     )
+
+
+def _refuse_lost(table: StreamTable, inputs: Sequence[Input]) -> None:
+    """The result lost a field because a source did: the definition has lost what it uses."""
+    if table.star is Star.FOLLOW or not table.shapes:
+        return
+    for item in inputs:
+        fields = {f.id: f.type for f in item.facts.fields}
+        for used in item.frontier.columns if item.frontier is not None else ():
+            gone = lost(used.type, fields.get(used.field_id, used.type))
+            if gone and item.frontier is not None and item.frontier.table_uuid == item.facts.uuid:
+                raise TrickleError(
+                    "SOURCE_CHANGED",
+                    f"{table.name}: field {used.name}.{gone[0]} of {item.name} was dropped, and the definition uses "
+                    f"it: {shorten(table.definition, 200, placeholder=' …')}",
+                )
 
 
 def _views_moved(table: StreamTable, compiled: Compiled, cut: Cut) -> bool:

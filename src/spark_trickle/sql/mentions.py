@@ -6,7 +6,8 @@ A superset is fine: a table too many makes a refresh run that changes nothing, n
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from sqlglot import exp
@@ -15,7 +16,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.sql.clock import MOMENTS
 from spark_trickle.sql.dialect import string_value
 from spark_trickle.sql.functions import TIME_DEPENDENT, VOLATILE
-from spark_trickle.sql.parse import WordKind, at_offset, parse_query, place, words
+from spark_trickle.sql.parse import Word, WordKind, at_offset, parse_query, place, words
 from spark_trickle.sql.resolve import function_name
 
 
@@ -46,6 +47,42 @@ def chains(text: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
 def mentioned(text: str) -> set[tuple[str, ...]]:
     """Every prefix of every dotted name: `shop.orders.id` may mean table `shop.orders`."""
     return {parts[:n] for parts, _, _ in chains(text) for n in range(1, len(parts) + 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What texts can see of the columns of their tables."""
+
+    names: frozenset[str]  # mentioned ones, in lower case
+    everything: bool  # also columns that are not mentioned
+
+
+# Clauses that mean columns without naming them.
+_IMPLICIT = frozenset(["NATURAL", "PIVOT", "UNPIVOT", "TABLE"])
+
+
+def columns_seen(texts: Iterable[str]) -> Seen:
+    names: set[str] = set()
+    everything = False
+    for text in texts:
+        try:
+            tokens = words(text)
+        except TrickleError:  # not our grammar
+            return Seen(frozenset(), everything=True)
+        names |= {t.text.lower() for t in tokens if t.kind in (WordKind.WORD, WordKind.QUOTED)}
+        everything = everything or any(
+            t.upper in _IMPLICIT or t.text == "|>" or (t.text == "*" and _is_star(tokens, at))
+            for at, t in enumerate(tokens)
+        )
+    return Seen(frozenset(names), everything)
+
+
+def _is_star(tokens: Sequence[Word], at: int) -> bool:
+    """Whether this asterisk is no multiplication and no count(*)."""
+    before = tokens[at - 1] if at else None
+    if before is not None and before.text == "(":
+        return at < 2 or tokens[at - 2].upper != "COUNT"
+    return before is None or before.text in (".", ",") or before.upper in ("SELECT", "DISTINCT", "ALL")
 
 
 def without_catalog(text: str, catalog: str) -> str:

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 VERSION_TABLE = "trickle_alembic_version"
-REVISIONS = ("0001", "0002", "0003")  # oldest first; known here so that opening a current catalog does not load Alembic
+# Oldest first; known here so that opening a current catalog does not load Alembic.
+REVISIONS = ("0001", "0002", "0003", "0004")
 HEAD = REVISIONS[-1]
