@@ -104,6 +104,12 @@ class Settings(BaseSettings):
         description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "
         "another answer every time: refuse it, allow it with a notice, or allow it. Its refreshes are FULL.",
     )
+    protect: Literal["lazy", "always", "off"] = Field(
+        "lazy",
+        description="Tags that keep the source snapshots which stream tables reflect from being expired. `lazy` tags "
+        "a snapshot once the source has moved past it, at most one commit per source and refresh; `always` tags every "
+        "one; `off` sets none and removes those there are.",
+    )
     log_level: Literal["OFF", "ERROR", "WARN", "INFO", "DEBUG"] = Field(
         "ERROR", description="Spark's log level. Above ERROR, everything Spark writes goes to standard error."
     )

@@ -21,6 +21,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempts
 from spark_trickle.lake.cleanup import clean_up
 from spark_trickle.lake.cuts import Cuts, ReaderCut
+from spark_trickle.lake.protect import Protector
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import (
     Check,
@@ -83,7 +84,8 @@ class Trickle:
             self._heartbeat = Heartbeat(self.store, ttl_seconds=settings.lease_seconds)
             self._heartbeat.start()
             attempts = Attempts(self.spark, settings, self.store, lake)
-            self.refresher = Refresher(self.store, settings, lake, attempts, self._heartbeat, Compiler(lake))
+            protector = Protector(self.store, lake, settings.protect)
+            self.refresher = Refresher(self.store, settings, lake, attempts, self._heartbeat, Compiler(lake), protector)
             self._manager = Manager(self.refresher)
             self._inspector = Inspector(self.refresher)
             self._cuts = Cuts(self.spark, settings, self.store, attempts, lake)

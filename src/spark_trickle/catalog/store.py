@@ -192,6 +192,12 @@ class Transaction:
         where = and_(d.c.input_namespace == old.namespace, d.c.input_name == old.name)
         self.connection.execute(update(d).where(where).values(input_namespace=new.namespace, input_name=new.name))
 
+    def move_frontiers(self, input: TableName, old: str, new: str) -> None:
+        """A commit without rows moved a source from one metadata file to the next: frontiers go along."""
+        d = tables.dependencies
+        where = and_(d.c.input_namespace == input.namespace, d.c.input_name == input.name, d.c.pointer == old)
+        self.connection.execute(update(d).where(where).values(pointer=new))
+
     # History
 
     def start_refresh(self, refresh_id: str, stream_table_id: int, name: str, initiated_by: str) -> None:

@@ -11,6 +11,7 @@ from spark_trickle.catalog.store import Transaction
 from spark_trickle.errors import TrickleError
 from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.attempt import Attempt
+from spark_trickle.lake.protect import sources_of
 from spark_trickle.lake.publish import Member, publish
 from spark_trickle.lake.staging import Staging
 from spark_trickle.model import (
@@ -125,6 +126,7 @@ class Manager:
         )
         # The owner first: its state tables refer to it.
         publish(r.store, r.lake, [member, *work.members], probe=r.probe)
+        r.protector.protect([n for n, (kind, _) in compiled.reads.items() if kind is InputKind.SOURCE])
         return result
 
     def _compile(
@@ -249,6 +251,7 @@ class Manager:
             refuse_not_incremental(compiled, wanted.mode)
             self._refuse_cycle(wanted.name, compiled, known)
             result = r.rebuild(attempt, wanted, known, cut, lease)
+            r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
             return replace(result, notices=notices(compiled, r.settings))
 
     # -- drop ------------------------------------------------------------------------------------------------------
@@ -281,6 +284,7 @@ class Manager:
         for each in (t for table in doomed for t in (*table.states, table)):
             if each.storage in pointers:
                 r.drop_storage(pointers[each.storage])
+        r.protector.protect(sources_of(doomed))
         return names
 
 

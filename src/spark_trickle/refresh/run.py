@@ -21,6 +21,7 @@ from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.attempt import Attempt, Attempts
 from spark_trickle.lake.cleanup import drop_files
+from spark_trickle.lake.protect import Protector, sources_of
 from spark_trickle.lake.publish import Member, publish
 from spark_trickle.lake.staging import Staging
 from spark_trickle.lake.tables import Lake
@@ -89,6 +90,7 @@ class Refresher:
     attempts: Attempts
     heartbeat: Heartbeat
     compiler: Compiler
+    protector: Protector
     passes: tuple[Pass, ...] = PASSES
     probe: Callable[[str], None] | None = None  # tests fail a refresh at a named point
 
@@ -111,7 +113,10 @@ class Refresher:
         pending = self._pending(order, known, names, mode)
         results: dict[TableName, RefreshResult] = {}
         if pending:
-            results = self._run(pending, names, mode, together=together, initiated_by=initiated_by)
+            try:
+                results = self._run(pending, names, mode, together=together, initiated_by=initiated_by)
+            finally:  # a chain may have published some of its tables before it failed
+                self.protector.protect(sources_of(known[n] for n in pending))
         for name in names:
             if name not in results:
                 results[name] = self._no_data(known[name], started, initiated_by)

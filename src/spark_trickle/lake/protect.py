@@ -1,0 +1,112 @@
+"""Frontiers protected by tags: a source's snapshot that a stream table reflects does not expire while it is needed.
+
+One commit per source and call at the most, for all stream tables together; none while every frontier is the head of
+main (policy `lazy`). A tag changes no row, so the pointer that the commit makes goes into the frontiers that named the
+pointer before it: "nothing changed" stays a comparison of pointers. A source that refuses tags is read unprotected.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.lake import jvm
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import LAKE, InputKind, Pointer, StreamTable, TableName
+from spark_trickle.spark.compile import quote, quote_table
+
+_log = logging.getLogger(__name__)
+
+PREFIX = "trickle_frontier_"  # the snapshot's id follows
+_FOREVER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TagChange:
+    add: frozenset[int]
+    remove: frozenset[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.add or self.remove)
+
+
+def tags_to_change(policy: str, frontiers: Collection[int], head: int | None, tagged: Collection[int]) -> TagChange:
+    """Which snapshots to tag and which tags to remove. Pure."""
+    needed = set() if policy == "off" else set(frontiers)
+    if policy == "lazy" and head is not None:
+        needed.discard(head)
+    return TagChange(frozenset(needed - set(tagged)), frozenset(set(tagged) - needed))
+
+
+def sources_of(tables: Iterable[StreamTable]) -> frozenset[TableName]:
+    return frozenset(d.input for t in tables for d in t.reads if d.kind is InputKind.SOURCE)
+
+
+@dataclass(slots=True)
+class Protector:
+    store: CatalogStore
+    lake: Lake
+    policy: str  # lazy, always, off
+    _refused: set[TableName] = field(default_factory=set)
+
+    def protect(self, sources: Collection[TableName]) -> None:
+        """Bring the tags of these sources in line with the frontiers of all stream tables."""
+        wanted = [s for s in sources if s not in self._refused]
+        if not wanted:
+            return
+        frontiers: dict[TableName, set[int]] = {}
+        for table in self.store.stream_tables():
+            for part in (table, *table.states):
+                for d in part.dependencies:
+                    if d.kind is InputKind.SOURCE and d.snapshot_id is not None:
+                        frontiers.setdefault(d.input, set()).add(d.snapshot_id)
+        for source, pointer in self.store.pointers(names=wanted).items():
+            if pointer.is_view:
+                continue
+            try:
+                self._protect(pointer, frontiers.get(source, set()))
+            except Exception as error:
+                # Read-only, somebody else's, gone in between: it is read all the same.
+                self._refused.add(source)
+                reason = str(error).splitlines()[0]
+                _log.warning("%s is not protected from snapshot expiry: %s", source, reason)
+                with self.store.write() as tx:
+                    tx.add_alert("UNPROTECTED", f"snapshots of {source} cannot be tagged: {reason}", name=str(source))
+
+    def _protect(self, pointer: Pointer, frontiers: Collection[int]) -> None:
+        metadata = self.lake.metadata(pointer.location)
+        if not self._change(metadata, frontiers):
+            return
+        util = jvm.handles(self.lake.session).jvm.org.apache.iceberg.spark.Spark3Util
+        name = f"{quote(LAKE)}.{quote_table(pointer.name)}"
+        table = util.loadIcebergTable(self.lake.session._jsparkSession, name)
+        change = self._change(table.operations().current(), frontiers)
+        if not change:
+            return
+        commit = table.manageSnapshots()
+        for snapshot in sorted(change.add):
+            tag = f"{PREFIX}{snapshot}"
+            commit = commit.createTag(tag, snapshot).setMaxRefAgeMs(tag, _FOREVER)
+        for snapshot in sorted(change.remove):
+            commit = commit.removeTag(f"{PREFIX}{snapshot}")
+        commit.commit()
+        made = table.operations().current()
+        earlier = made.previousFiles()
+        if earlier.size():
+            with self.store.write() as tx:
+                tx.move_frontiers(pointer.name, earlier.get(earlier.size() - 1).file(), made.metadataFileLocation())
+
+    def _change(self, metadata: jvm.Java, frontiers: Collection[int]) -> TagChange:
+        head = metadata.currentSnapshot()
+        tagged = {
+            int(name.removeprefix(PREFIX))
+            for name in metadata.refs().keySet()
+            if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdigit()
+        }
+        change = tags_to_change(self.policy, frontiers, None if head is None else head.snapshotId(), tagged)
+        if not change.add:
+            return change
+        # A frontier that is gone cannot be tagged; the next refresh says so.
+        return TagChange(frozenset(s for s in change.add if metadata.snapshot(s) is not None), change.remove)
