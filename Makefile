@@ -5,10 +5,10 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint docs bench tpch fuzz clean
+.PHONY: help setup java demo test lint docs bench bench-feed tpch fuzz events clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) java ## Make .venv, install everything into it, see that Java is there
 
@@ -31,12 +31,18 @@ bench: setup ## Measure DIFFERENTIAL against FULL on a million rows (about 4 min
 	$(BIN)/python benchmarks/bench.py
 
 SF ?= 1
+bench-feed: setup ## Measure the change feed of a table of 200 files of which one changed (SF=1, scale factor)
+	$(BIN)/python benchmarks/feed.py --sf $(SF) $(ARGS)
+
 tpch: setup ## Keep the 22 queries of TPC-H through rounds of changes, against FULL (SF=1, scale factor)
 	$(BIN)/python benchmarks/tpch.py --sf $(SF) $(ARGS)
 
 fuzz: setup ## Try to break it with random queries and changes: SECONDS=600 SEED=1, or QUERIES=500
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) \
 	  $(if $(QUERIES),--queries $(QUERIES)) $(ARGS)
+
+events: setup ## Play every event on every kind of Iceberg table, and random sequences: SEED=1 SEQUENCES=5 (over an hour)
+	$(BIN)/python -m tests.events.run --seed $(or $(SEED),1) --sequences $(or $(SEQUENCES),5) $(ARGS)
 
 clean: ## Remove what the other targets made, .venv included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-lakehouse

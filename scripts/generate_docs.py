@@ -199,7 +199,22 @@ def _parameters(command: Any) -> list[str]:
     return ["| option | meaning |", "|---|---|", *rows, ""]
 
 
-PAGES = {"configuration.md": configuration, "errors.md": errors, "cli.md": cli, "sql-support.md": sql_support}
+def iceberg_events() -> str:
+    root = str(DOCS.parent)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    from tests.events.page import page
+
+    return page(NOTE)
+
+
+PAGES = {
+    "configuration.md": configuration,
+    "errors.md": errors,
+    "cli.md": cli,
+    "sql-support.md": sql_support,
+    "iceberg-events.md": iceberg_events,
+}
 
 
 def main() -> int:

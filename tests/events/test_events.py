@@ -1,0 +1,81 @@
+"""Every event on v3 merge-on-read and on v2 copy-on-write with partitions; `make events` has the full cross.
+
+The tests share one lake per kind of table, and both lakes work at once. Events leave the source usable for the next
+one; after a failure the next test gets a new lake.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_trickle import Trickle, connect
+from tests.events.event import Event
+from tests.events.library import EVENTS
+from tests.events.tables import IN_CI, KINDS, Kind
+from tests.events.world import LAKE, World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ORDER = sorted(EVENTS, key=lambda e: e.once)
+
+
+def kinds_for(event: Event) -> list[Kind]:
+    """Those of CI; for an event of other tables only, one of them."""
+    return [k for k in IN_CI if event.fits(k)] or [next(k for k in KINDS if event.fits(k))]
+
+
+class Worlds:
+    """One lake per kind."""
+
+    def __init__(self, folder: pytest.TempPathFactory) -> None:
+        self.folder = folder
+        self.worlds: dict[Kind, World] = {}
+        self.lakes: list[Trickle] = []
+
+    def play(self, kind: Kind, event: Event) -> str | None:
+        """What went wrong."""
+        try:
+            if kind not in self.worlds:
+                lake = connect(self.folder.mktemp("events") / "lake", **LAKE)
+                self.lakes.append(lake)
+                world = World(lake, kind)
+                world.create()
+                self.worlds[kind] = world
+            self.worlds[kind].play(event, 1)
+        except Exception:
+            script = self.worlds[kind].text() if kind in self.worlds else ""
+            self.worlds.pop(kind, None)
+            return f"{event.name} on {kind}:\n{traceback.format_exc()}\n{script}"
+        return None
+
+    def close(self) -> None:
+        for lake in self.lakes:
+            lake.close()
+
+
+@pytest.fixture(scope="module")
+def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
+    found = Worlds(tmp_path_factory)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("event", ORDER, ids=[e.name for e in ORDER])
+def test_event(worlds: Worlds, event: Event) -> None:
+    kinds = kinds_for(event)
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        problems = [p for p in pool.map(lambda kind: worlds.play(kind, event), kinds) if p]
+    if problems:
+        pytest.fail("\n\n".join(problems), pytrace=False)
+
+
+def test_names_are_unique() -> None:
+    assert len({e.name for e in EVENTS}) == len(EVENTS)
