@@ -11,16 +11,18 @@ if TYPE_CHECKING:
     from spark_trickle.model import Action as Action
     from spark_trickle.model import Mode as Mode
     from spark_trickle.model import RefreshResult as RefreshResult
+    from spark_trickle.refresh.changes import Changes as Changes
 
 __version__ = "0.1.0"
 
-__all__ = ["Action", "Mode", "RefreshResult", "Trickle", "TrickleError", "connect"]
+__all__ = ["Action", "Changes", "Mode", "RefreshResult", "Trickle", "TrickleError", "connect"]
 
 _HOME = {
     "Trickle": "engine",
     "connect": "engine",
     "TrickleError": "errors",
     "Action": "model",
+    "Changes": "refresh.changes",
     "Mode": "model",
     "RefreshResult": "model",
 }

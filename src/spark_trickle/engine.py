@@ -35,6 +35,7 @@ from spark_trickle.model import (
     TableName,
     Verification,
 )
+from spark_trickle.refresh.changes import ChangeReader, Changes, Since
 from spark_trickle.refresh.check import check_query
 from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.definition import resolve
@@ -88,6 +89,7 @@ class Trickle:
             self.refresher = Refresher(self.store, settings, lake, attempts, self._heartbeat, Compiler(lake), protector)
             self._manager = Manager(self.refresher)
             self._inspector = Inspector(self.refresher)
+            self._changes = ChangeReader(self.refresher, self.spark)
             self._cuts = Cuts(self.spark, settings, self.store, attempts, lake)
             clean_up(session, self.store, lake)
         except BaseException:
@@ -199,6 +201,21 @@ class Trickle:
     def verify(self, name: str | Sequence[str]) -> Verification:
         """Compare a stream table with its definition at its frontier, as multisets."""
         return self._inspector.verify(self._name(name))
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def changes(self, name: str | Sequence[str], since: Since = None) -> Changes:
+        """What changed in a stream table since a moment: rows with weight, snapshot and time of their refresh.
+
+        Args:
+            since: a snapshot id of its storage, a time with its zone (the last publish at or before it), or the token
+                of an earlier call. None: from the beginning, that is everything in the table now.
+        """
+        return self._changes.changes(self._name(name), since)
+
+    def follow(self, name: str | Sequence[str], since: Since = None, poll_seconds: float = 1.0) -> Iterator[Changes]:
+        """`changes`, then those of every further publish, without end. Asking for the next one closes the last."""
+        return self._changes.follow(self._name(name), since, poll_seconds)
 
     # -- SQL -------------------------------------------------------------------------------------------------------
 

@@ -88,6 +88,11 @@ CODES: dict[str, Code] = {
         "The module of a function that the lake knows cannot be imported in this process.",
         "Install its package, or put its folder on PYTHONPATH, wherever the lake is used.",
     ),
+    "INVALID_SINCE": Code(
+        _U,
+        "The start of a change feed cannot be understood.",
+        "Give a snapshot id, a time with its zone, or the token that an earlier call returned.",
+    ),
     "UNKNOWN_CUT": Code(_U, "There is no cut of that name.", "`tr.cuts()` lists them."),
     "UNSUITABLE_SESSION": Code(
         _U, "The Spark session passed in cannot host a lake.", "Set what the message names before the session starts."

@@ -213,6 +213,7 @@ class HistoryEntry:
     stages: dict[str, float]
     error_code: str | None
     error: str | None
+    snapshot_id: int | None = None  # of the storage, after this refresh
 
     def __str__(self) -> str:
         what = self.action or self.state

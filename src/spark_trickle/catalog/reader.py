@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, or_, select, tuple_
+from sqlalchemy import Select, and_, bindparam, func, or_, select, tuple_
 from sqlalchemy.engine import RowMapping
 
 from spark_trickle.catalog import rows, tables
 from spark_trickle.catalog.connection import Database
-from spark_trickle.catalog.rows import Alert, Garbage, NamedCut
+from spark_trickle.catalog.rows import Alert, Garbage, LogEntry, NamedCut
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
     LAKE,
+    Action,
     Dependency,
     HistoryEntry,
     LakeFunction,
@@ -167,6 +168,36 @@ class CatalogReader:
         h = tables.refresh_history
         found = self._rows(select(h).where(h.c.refresh_id == refresh_id))
         return rows.history_entry(found[0]) if found else None
+
+    def change_log(self, storages: Collection[TableName]) -> tuple[LogEntry, ...]:
+        """The change log of these storage tables, in the order of publishing."""
+        if not storages:
+            return ()
+        c = tables.change_log
+        named = tuple_(_s.c.storage_namespace, _s.c.storage_name).in_([(n.namespace, n.name) for n in sorted(storages)])
+        joined = c.join(_s, _s.c.id == c.c.stream_table_id)
+        statement = select(c, _s.c.storage_namespace, _s.c.storage_name).select_from(joined).where(named)
+        return tuple(rows.log_entry(row) for row in self._rows(statement.order_by(c.c.id)))
+
+    def published(self, stream_table_id: int, snapshots: Collection[int]) -> dict[int, datetime]:
+        """When each of these snapshots of a storage was published; those that never were are left out."""
+        found: dict[int, datetime] = {}
+        h = tables.refresh_history
+        ids = sorted(set(snapshots))
+        for start in range(0, len(ids), _MANY):
+            chosen = and_(h.c.stream_table_id == stream_table_id, h.c.snapshot_id.in_(ids[start : start + _MANY]))
+            # A refresh that changed nothing names the snapshot of an earlier one.
+            first = select(h.c.snapshot_id, func.min(h.c.ended_at).label("at")).where(chosen).group_by(h.c.snapshot_id)
+            found |= {int(row["snapshot_id"]): row["at"] for row in self._rows(first)}
+        return found
+
+    def published_at(self, stream_table_id: int, at: datetime) -> tuple[int | None, datetime] | None:
+        """The last publish of content at or before a time; its snapshot is None when nobody wrote it down."""
+        h = tables.refresh_history
+        wrote = h.c.action.in_([a.value for a in (Action.FULL, Action.DIFFERENTIAL, Action.REINITIALIZE)])
+        chosen = and_(h.c.stream_table_id == stream_table_id, h.c.state == "COMPLETED", wrote, h.c.ended_at <= at)
+        found = self._rows(select(h.c.snapshot_id, h.c.ended_at).where(chosen).order_by(h.c.id.desc()).limit(1))
+        return (found[0]["snapshot_id"], found[0]["ended_at"]) if found else None
 
     def catalogs_with(self, name: TableName) -> tuple[str, ...]:
         """The private catalogs and cuts that hold a table of this name."""

@@ -68,6 +68,27 @@ class Garbage:
     reason: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedFile:
+    """A data file of the change log."""
+
+    path: str
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """What turns a storage table at `from_snapshot` into the one at `to_snapshot`. `id` is 0 before it has a row."""
+
+    from_snapshot: int
+    to_snapshot: int
+    rows: int
+    files: tuple[LoggedFile, ...]
+    id: int = 0
+    storage: TableName | None = None
+
+
 class Fields:
     """The columns of one row, read with a check of type. `prefix` tells apart the tables of a join."""
 
@@ -178,6 +199,31 @@ def _shapes(value: Any) -> tuple[tuple[TableName, Shape], ...]:
     )
 
 
+def _files(value: Any) -> tuple[LoggedFile, ...]:
+    return tuple(LoggedFile(_is(f["path"], str), _is(f["size"], int), _is(f["rows"], int)) for f in _is(value, list))
+
+
+def files_json(files: tuple[LoggedFile, ...]) -> str:
+    return json.dumps([{"path": f.path, "size": f.size, "rows": f.rows} for f in files], ensure_ascii=False)
+
+
+def files_of(values: RowMapping) -> tuple[LoggedFile, ...]:
+    return Fields("trickle_change_log", values).json("files", _files)
+
+
+def log_entry(values: RowMapping) -> LogEntry:
+    """A row of the log, joined with the storage of its stream table."""
+    row = Fields("trickle_change_log", values)
+    return LogEntry(
+        from_snapshot=row.number("from_snapshot"),
+        to_snapshot=row.number("to_snapshot"),
+        rows=row.number("rows"),
+        files=row.json("files", _files),
+        id=row.number("id"),
+        storage=TableName(row.text("storage_namespace"), row.text("storage_name")),
+    )
+
+
 def columns_json(columns: tuple[Column, ...]) -> str:
     return json.dumps([{"name": c.name, "type": c.type} for c in columns], ensure_ascii=False)
 
@@ -258,6 +304,7 @@ def history_entry(values: RowMapping) -> HistoryEntry:
         stages=row.json("stages", _times),
         error_code=row.text_or_none("error_code"),
         error=row.text_or_none("error"),
+        snapshot_id=row.number_or_none("snapshot_id"),
     )
 
 

@@ -16,7 +16,7 @@ from spark_trickle.catalog.connection import Database
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.owner import Owner
 from spark_trickle.catalog.reader import CatalogReader
-from spark_trickle.catalog.rows import NamedCut
+from spark_trickle.catalog.rows import LogEntry, NamedCut
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     LAKE,
@@ -158,7 +158,8 @@ class Transaction:
             raise TrickleError("UNKNOWN_STREAM_TABLE", f"stream table {id} was dropped")
 
     def delete_stream_table(self, id: int) -> None:
-        """The row and its dependencies; the history stays."""
+        """The row, its dependencies and its change log; the history stays."""
+        self.clear_change_log(id)
         self.connection.execute(delete(tables.dependencies).where(tables.dependencies.c.stream_table_id == id))
         gone = self.connection.execute(delete(tables.stream_tables).where(tables.stream_tables.c.id == id))
         if gone.rowcount != 1:
@@ -232,6 +233,7 @@ class Transaction:
         seconds: float | None = None,
         bytes_read: int | None = None,
         bytes_written: int | None = None,
+        snapshot_id: int | None = None,
     ) -> None:
         """Close a RUNNING refresh. One that another process has closed already: LEASE_LOST."""
         h = tables.refresh_history
@@ -252,6 +254,7 @@ class Transaction:
                 error=error,
                 bytes_read=bytes_read,
                 bytes_written=bytes_written,
+                snapshot_id=snapshot_id,
             )
         )
         if changed.rowcount != 1:
@@ -277,6 +280,7 @@ class Transaction:
             stages=_json(entry.stages),
             error_code=entry.error_code,
             error=entry.error,
+            snapshot_id=entry.snapshot_id,
         )
 
     def _add_history(self, **values: Any) -> None:
@@ -368,6 +372,36 @@ class Transaction:
     def release_lease(self, lease: Lease) -> None:
         """Give the lease back with the commit; `Heartbeat.forget` it first."""
         leases.free(self.connection, lease)
+
+    # Change log
+
+    def log_changes(self, stream_table_id: int, entry: LogEntry) -> None:
+        values = {
+            "stream_table_id": stream_table_id,
+            "from_snapshot": entry.from_snapshot,
+            "to_snapshot": entry.to_snapshot,
+            "rows": entry.rows,
+            "files": rows.files_json(entry.files),
+        }
+        self.connection.execute(insert(tables.change_log).values(created_at=datetime.now(UTC), **values))
+
+    def trim_change_log(self, ids: Iterable[int]) -> None:
+        """Forget entries; their files become garbage with the same commit."""
+        chosen = list(ids)
+        if chosen:
+            self._forget_changes(tables.change_log.c.id.in_(chosen))
+
+    def clear_change_log(self, stream_table_id: int) -> None:
+        """Forget all entries of a stream table: it was recomputed, or it goes."""
+        self._forget_changes(tables.change_log.c.stream_table_id == stream_table_id)
+
+    def _forget_changes(self, which: Any) -> None:
+        c = tables.change_log
+        # What somebody else has forgotten already is not returned, so no file becomes garbage twice.
+        gone = self.connection.execute(delete(c).where(which).returning(c.c.id, c.c.files)).mappings().all()
+        for row in gone:
+            for file in rows.files_of(row):
+                self.add_garbage(file.path, reason="change log")
 
     # Settings, alerts, cuts, garbage
 

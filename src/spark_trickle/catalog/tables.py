@@ -180,8 +180,25 @@ refresh_history = Table(
     Column("bytes_written", BigInteger),
     Column("fixpoint_iteration", Integer),
     Column("freshness_deadline", Moment),
+    Column("snapshot_id", BigInteger),  # of the storage: what this refresh published
     Index("trickle_refresh_history_name", "name", "id"),
     Index("trickle_refresh_history_state", "state"),
+    Index("trickle_refresh_history_table", "stream_table_id", "id"),
+)
+
+# What a refresh removed and added, in files of its own, for consumers that have not seen it yet.
+change_log = Table(
+    "trickle_change_log",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("stream_table_id", Integer, ForeignKey("trickle_stream_tables.id"), nullable=False),
+    Column("from_snapshot", BigInteger, nullable=False),
+    Column("to_snapshot", BigInteger, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("files", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Index("trickle_change_log_table", "stream_table_id", "id"),
+    sqlite_autoincrement=True,  # ids are the order of publishing
 )
 
 sources = Table(

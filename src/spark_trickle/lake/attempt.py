@@ -24,6 +24,7 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.lake import jvm
+from spark_trickle.lake.changelog import Delta
 from spark_trickle.lake.functions import Functions
 from spark_trickle.lake.jvm import Java
 from spark_trickle.lake.tables import Lake
@@ -32,7 +33,7 @@ from spark_trickle.spark.compile import quote, quote_table
 from spark_trickle.spark.session import new_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NOW = -1  # no snapshot has this id
 PINNED_NAMESPACE = "_pinned"  # old states whose schema differs from the cut's
@@ -70,6 +71,9 @@ class Attempt:
     scratch: list[str] = field(default_factory=list)  # metadata files to delete at the end
     lake_pointers: dict[TableName, Pointer] = field(default_factory=dict)  # of tables that are read in another schema
     _schemas: dict[TableName, str] = field(default_factory=dict)
+    deltas: dict[TableName, Delta] = field(default_factory=dict)  # what this attempt wrote, for consumers in it
+    checkpoints: list[DataFrame] = field(default_factory=list)  # behind the deltas; released at the end
+    to_come: frozenset[TableName] = frozenset()  # stream tables that this attempt refreshes after the present one
 
     @property
     def session(self) -> SparkSession:
@@ -192,6 +196,8 @@ class Attempt:
     def close(self) -> None:
         for view in self._views:
             self.session.catalog.dropTempView(view)
+        for frame in self.checkpoints:
+            frame.rdd.unpersist()
         with self.store.write() as tx:
             tx.drop_catalog(self.slot.catalog)
         io = jvm.file_io(self.lake.session)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from spark_trickle.catalog.recovery import recover
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import jvm
 from spark_trickle.lake.attempt import PINNED_NAMESPACE
+from spark_trickle.lake.changelog import log_folder
 from spark_trickle.lake.jvm import Java
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
@@ -28,13 +30,20 @@ def clean_up(session: SparkSession, store: CatalogStore, lake: Lake) -> tuple[st
         live = store.pointers()
         for pointer in leftover.pointers:
             try:
+                if _is_storage(pointer):
+                    _delete_log(session, store, lake, pointer, leftover.catalog)
                 if dead.issuperset(store.catalogs_with(pointer.name)):  # else a cut or a reader uses the files
                     _delete_staged(session, lake, pointer, live)
             except Exception as error:  # a leftover that cannot be read must not keep the lake shut
                 _log.warning("left behind: %s (%s)", pointer.location, str(error).splitlines()[0])
         with store.write() as tx:
             tx.drop_catalog(leftover.catalog)
+    sweep(session, store)
     return found.failed
+
+
+def _is_storage(pointer: Pointer) -> bool:
+    return not pointer.is_view and pointer.name.namespace == HIDDEN_NAMESPACE
 
 
 def _delete_staged(session: SparkSession, lake: Lake, pointer: Pointer, live: Mapping[TableName, Pointer]) -> None:
@@ -42,7 +51,7 @@ def _delete_staged(session: SparkSession, lake: Lake, pointer: Pointer, live: Ma
         jvm.file_io(session).deleteFile(pointer.location)
         return
     published = live.get(pointer.name)
-    if pointer.is_view or pointer.name.namespace != HIDDEN_NAMESPACE:
+    if not _is_storage(pointer):
         return
     if published is not None and published.location == pointer.location:
         return
@@ -71,6 +80,47 @@ def delete_added(session: SparkSession, metadata: Java, snapshots: list[int]) ->
         for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
             for path in handles.pluck(added, _LOCATION):
                 io.deleteFile(path)
+
+
+def delete_files(session: SparkSession, paths: Iterable[str]) -> None:
+    io = jvm.file_io(session)
+    for path in paths:
+        io.deleteFile(path)
+
+
+def sweep(session: SparkSession, store: CatalogStore) -> None:
+    """Delete files that are garbage by now. One that cannot be deleted is tried again next time."""
+    done = []
+    for item in store.garbage(due=datetime.now(UTC)):
+        if item.kind != "file":
+            continue
+        try:
+            delete_files(session, [item.location])
+            done.append(item.id)
+        except Exception as error:
+            _log.warning("not deleted yet: %s (%s)", item.location, str(error).splitlines()[0])
+    if done:
+        with store.write() as tx:
+            tx.drop_garbage(done)
+
+
+def _delete_log(session: SparkSession, store: CatalogStore, lake: Lake, pointer: Pointer, catalog: str) -> None:
+    """Files of a change log that a dead attempt wrote and did not publish."""
+    from py4j.protocol import Py4JError
+
+    folder = log_folder(lake.metadata(pointer.location).location(), catalog)
+    try:
+        listed = jvm.file_io(session).listPrefix(folder)
+        found = jvm.handles(session).pluck(listed, ("org.apache.iceberg.io.FileInfo", "location"))
+    except Py4JError:  # no such folder, or storage that cannot be listed
+        return
+    # A listing may spell the place in another way; the file names hold random ids.
+    known = {_last(f.path) for entry in store.change_log([pointer.name]) for f in entry.files}
+    delete_files(session, [path for path in found if _last(path) not in known])
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def drop_files(session: SparkSession, metadata: Java) -> None:

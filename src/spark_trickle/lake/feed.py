@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 WEIGHT = "__w"
 
 _CATALOG = "default_rewrite_catalog"  # Iceberg's catalog of staged scans; its source registers it on demand
-_STRETCHES = 8  # beyond this many compactions in between, comparing the two ends is cheaper
+STRETCHES = 8  # beyond this many compactions in between, comparing the two ends is cheaper
 _INDEXED_FILES = 64  # touched files whose deletion vectors are loaded on the driver to learn which way they changed
 _BROADCAST_ROWS = 100_000  # deleted positions that may go through the driver
+Staged = tuple[Java, Java, str]  # of a staged scan: how to forget it
 _VERSION = ("_row_id", "_last_updated_sequence_number")
 
 
@@ -52,11 +53,28 @@ class Feed:
     kind: str
     files_read: int = 0
     bytes_read: int = 0
-    _staged: list[tuple[Java, Java, str]] = field(default_factory=list, repr=False)
+    _staged: list[Staged] = field(default_factory=list, repr=False)
 
     @property
     def has_old(self) -> bool:
         return not self.append_only
+
+    @classmethod
+    def sum(cls, parts: Sequence[Feed]) -> Feed:
+        """One feed of several, which are released with it."""
+        found = [p for p in parts if p.frame is not None]
+        if len(found) == 1:
+            return found[0]
+        rows = [p.rows for p in found]
+        return cls(
+            union([p.frame for p in found if p.frame is not None]),
+            None if None in rows else sum(r for r in rows if r is not None),
+            all(p.append_only for p in found),
+            ", ".join(dict.fromkeys(p.kind for p in found)) or "nothing",
+            sum(p.files_read for p in found),
+            sum(p.bytes_read for p in found),
+            [s for p in found for s in p._staged],
+        )
 
     def release(self) -> None:
         """Forget the staged scans: `frame` cannot be computed any more."""
@@ -96,21 +114,27 @@ def read_changes(session: SparkSession, table: Java, old: int | None, new: int |
         raise
 
 
-def _stretches(session: SparkSession, table: Java, old: int, new: int) -> list[tuple[int, int]]:
-    """Pairs of snapshots whose changes add up to the whole: a linear history is cut at `replace` snapshots."""
+def lineage(session: SparkSession, table: Java, old: int, new: int) -> tuple[tuple[int, str], ...] | None:
+    """The snapshots after `old` up to `new` with their operations, oldest first; None when `old` is no ancestor."""
     snapshot = "org.apache.iceberg.Snapshot"
     held = handles(session)
     between = held.jvm.org.apache.iceberg.util.SnapshotUtil.ancestorsBetween(table, new, old)
     parents = held.pluck(between, (snapshot, "parentId"))
-    if parents[-1] != str(old):
-        return [(old, new)]
-    operations = held.pluck(between, (snapshot, "operation"))
-    if "replace" not in operations:
-        return [(old, new)]
+    if not parents or parents[-1] != str(old):
+        return None
     ids = [int(i) for i in held.pluck(between, (snapshot, "snapshotId"))]
+    operations = held.pluck(between, (snapshot, "operation"))
+    return tuple(zip(reversed(ids), reversed(operations), strict=True))
+
+
+def _stretches(session: SparkSession, table: Java, old: int, new: int) -> list[tuple[int, int]]:
+    """Pairs of snapshots whose changes add up to the whole: a linear history is cut at `replace` snapshots."""
+    line = lineage(session, table, old, new)
+    if line is None or all(operation != "replace" for _, operation in line):
+        return [(old, new)]
     found: list[tuple[int, int]] = []
     start = previous = old
-    for id_, operation in zip(reversed(ids), reversed(operations), strict=True):
+    for id_, operation in line:
         if operation == "replace":
             if previous != start:
                 found.append((start, previous))
@@ -118,7 +142,7 @@ def _stretches(session: SparkSession, table: Java, old: int, new: int) -> list[t
         previous = id_
     if previous != start:
         found.append((start, previous))
-    return found if len(found) <= _STRETCHES else [(old, new)]
+    return found if len(found) <= STRETCHES else [(old, new)]
 
 
 class _Builder:
@@ -135,10 +159,8 @@ class _Builder:
         self._rows: int | None = 0
         self._append_only = True
         self._read: dict[str, int] = {}  # path -> bytes
-        self._staged: list[tuple[Java, Java, str]] = []
+        self._staged: list[Staged] = []
         self._stand_in: Java = None
-        # Iceberg's source registers this catalog in the *active* session only, which may be another one.
-        session.conf.set(f"spark.sql.catalog.{_CATALOG}", "org.apache.iceberg.spark.SparkRewriteTableCatalog")
 
     def feed(self, nothing: str) -> Feed:
         if not self._parts:
@@ -209,7 +231,7 @@ class _Builder:
                 )
             return
         both = self._weigh(after, 1).unionAll(self._weigh(before, -1))
-        self._part(_cancel(both, self._columns), "multisets", None, positive=False)
+        self._part(cancel(both, self._columns), "multisets", None, positive=False)
 
     def _touched(self, pairs: Sequence[tuple[FileState, FileState]]) -> None:
         """Rows deleted on one side only: read with Iceberg's `_deleted` flag, so that only deleted rows are joined."""
@@ -274,20 +296,36 @@ class _Builder:
         return frame.select(*map(_quoted, self._columns), "_file", "_pos", "_deleted").where("_deleted")
 
     def _stage(self, table: Java, states: Sequence[FileState]) -> DataFrame:
-        name = f"trickle_{uuid.uuid4().hex}"
-        tasks = self._held.jvm.java.util.ArrayList()
-        for state in states:
-            tasks.add(self._files.task(state))
-            self._read[state.path] = state.bytes_read
-        self._held.task_sets.stageTasks(table, name, tasks)
-        self._held.tables.add(name, table)
-        self._staged.append((self._held, table, name))
-        return self._session.table(f"{_CATALOG}.{name}")
+        self._read |= {state.path: state.bytes_read for state in states}
+        frame, staged = stage_scan(self._session, table, [self._files.task(state) for state in states])
+        self._staged.append(staged)
+        return frame
 
     def _weigh(self, frame: DataFrame, weight: int) -> DataFrame:
         from pyspark.sql import functions as F
 
         return frame.select(*(frame[_quoted(c)] for c in self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame | None:
+    """All rows of all frames; as a flat tree, because Spark analyzes a deep one again and again."""
+    left = list(frames)
+    while len(left) > 1:
+        left = [a.unionAll(b) for a, b in zip(left[::2], left[1::2], strict=False)] + left[len(left) // 2 * 2 :]
+    return left[0] if left else None
+
+
+def stage_scan(session: SparkSession, table: Java, tasks: Sequence[Java]) -> tuple[DataFrame, Staged]:
+    """A frame that reads exactly these scan tasks, until what stages them is released."""
+    held, name = handles(session), f"trickle_{uuid.uuid4().hex}"
+    listed = held.jvm.java.util.ArrayList()
+    for task in tasks:
+        listed.add(task)
+    # Iceberg's source registers this catalog in the *active* session only, which may be another one.
+    session.conf.set(f"spark.sql.catalog.{_CATALOG}", "org.apache.iceberg.spark.SparkRewriteTableCatalog")
+    held.task_sets.stageTasks(table, name, listed)
+    held.tables.add(name, table)
+    return session.table(f"{_CATALOG}.{name}"), (held, table, name)
 
 
 def _vector_rows(states: Sequence[FileState]) -> int | None:
@@ -299,7 +337,7 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _cancel(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+def cancel(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Sum the weights of equal rows and drop the zeros.
 
     Spark's grouping takes -0.0 for 0.0; the text of a value tells them apart. A frame with a column that cannot be

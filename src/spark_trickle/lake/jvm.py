@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
 Java = Any  # a py4j proxy: nothing of it can be checked
 
 _SEPARATOR = "\x00"  # in no path, id or number
+_WEIGHT_ID = 1_000_000_000
 _GUAVA = "org.apache.iceberg.relocated.com.google.common.base.Function"
 
 
@@ -200,6 +202,41 @@ def _fields(schema_json: str) -> tuple[Field, ...]:
         Field(f["id"], f["name"], f["type"] if isinstance(f["type"], str) else json.dumps(f["type"]))
         for f in json.loads(schema_json)["fields"]
     )
+
+
+def spark_types(session: SparkSession, schema: Java) -> dict[str, DataType]:
+    """What Spark reads the columns of an Iceberg schema as."""
+    from pyspark.sql.types import StructType
+
+    found = handles(session).jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(schema)
+    return {f.name: f.dataType for f in StructType.fromJson(json.loads(found.json())).fields}
+
+
+def with_weight(session: SparkSession, table: Java, weight: str, location: str) -> Java:
+    """A stand-in for the table with one more column, whose data files belong to nobody: a change log is made of them.
+
+    The columns keep their field ids, so that files written before a rename or widening are read as the table is. The
+    id of the weight is out of reach for any column and below Iceberg's own.
+    """
+    jvm = handles(session).jvm
+    iceberg = jvm.org.apache.iceberg
+    base = table.operations().current()
+    columns = jvm.java.util.ArrayList(base.schema().columns())
+    columns.add(iceberg.types.Types.NestedField.optional(_WEIGHT_ID, weight, iceberg.types.Types.LongType.get()))
+    properties = jvm.java.util.HashMap()
+    properties.put("write.distribution-mode", "none")
+    metadata = (
+        iceberg.TableMetadata.buildFromEmpty(base.formatVersion())
+        .assignUUID()
+        .setLocation(location)
+        .setCurrentSchema(iceberg.Schema(columns), _WEIGHT_ID)
+        .setDefaultPartitionSpec(iceberg.PartitionSpec.unpartitioned())
+        .setDefaultSortOrder(iceberg.SortOrder.unsorted())
+        .setProperties(properties)
+        .discardChanges()
+        .build()
+    )
+    return _pinned(jvm, metadata, table.io(), table.name())
 
 
 def with_positions(session: SparkSession, table: Java, columns: Sequence[str]) -> Java:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.lake.cleanup import delete_added, drop_files
+from spark_trickle.lake.changelog import Delta
+from spark_trickle.lake.cleanup import delete_added, delete_files, drop_files
 from spark_trickle.lake.positions import append_and_delete
 from spark_trickle.model import Column, Pointer, TableName
 from spark_trickle.spark.compile import quote
@@ -37,6 +39,8 @@ class Staging:
     head: int | None = None  # the snapshot that the last step made
     recorded: list[int] = field(default_factory=list)
     location: str = ""  # the metadata file to publish
+    delta: Delta | None = None  # what the steps did, where the refresh knows it
+    log: LogEntry | None = None  # the delta in files, to be published with it
 
     @classmethod
     def onto(cls, attempt: Attempt, storage: TableName) -> Staging:
@@ -96,6 +100,8 @@ class Staging:
 
     def discard(self) -> None:
         """Delete the files that only this attempt refers to."""
+        if self.log is not None:
+            delete_files(self.attempt.session, [f.path for f in self.log.files])
         metadata = self.attempt.lake.metadata(self.location)
         if self.base is None:
             drop_files(self.attempt.session, metadata)

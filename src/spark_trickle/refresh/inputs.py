@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.errors import TrickleError
+from spark_trickle.lake import changelog
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.feed import Feed, read_changes
-from spark_trickle.lake.jvm import TableFacts
+from spark_trickle.lake.jvm import Java, TableFacts
 from spark_trickle.lake.shape import same_where_shared, shown_type
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Dependency, InputKind, Pointer, TableName, UsedColumn
@@ -18,7 +20,7 @@ from spark_trickle.spark.compile import quote
 from spark_trickle.sql.algebra import WEIGHT, State
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 # Feeds and key lists of at most this many rows are broadcast.
 SMALL = 100_000
@@ -98,11 +100,11 @@ def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
     return None
 
 
-def collect_small(frame: DataFrame) -> tuple[DataFrame | None, int]:
+def collect_small(frame: DataFrame, into: SparkSession | None = None) -> tuple[DataFrame | None, int]:
     """The relation as a local one, if it is small; rows stay in the JVM and keep their exact values."""
     from pyspark.sql import DataFrame as Frame
 
-    session = frame.sparkSession
+    session = into or frame.sparkSession
     found = frame._jdf.takeAsList(LOCAL + 1)
     rows = found.size()
     if rows > LOCAL:
@@ -120,7 +122,7 @@ class Feeds:
     feeds: dict[TableName, Feed] = field(default_factory=dict)
     rows: dict[TableName, int] = field(default_factory=dict)
     _views: dict[TableName, str] = field(default_factory=dict)
-    _checkpoints: list[DataFrame] = field(default_factory=list)
+    _checkpoints: dict[str, DataFrame] = field(default_factory=dict)  # by the view over them
     _old: dict[TableName, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)  # rows of materialized views
 
@@ -128,13 +130,25 @@ class Feeds:
         """Plan the feed of a changed input; counts its rows only where metadata does not tell."""
         table = self.attempt.lake.table(item.pointer.location, str(item.name))
         old = item.frontier.snapshot_id if item.frontier else None
-        feed = read_changes(self.attempt.session, table, old, item.facts.snapshot_id, item.columns)
+        feed = self._read(item, table, old, item.facts.snapshot_id)
         self.feeds[item.name] = feed
         if feed.frame is None:
             self.rows[item.name] = 0
         elif feed.rows is not None:
             self.rows[item.name] = feed.rows
         return feed
+
+    def _read(self, item: Input, table: Java, old: int | None, new: int | None) -> Feed:
+        session = self.attempt.session
+        if item.kind is not InputKind.STREAM_TABLE or old is None or new is None:
+            return read_changes(session, table, old, new, item.columns)
+        delta = self.attempt.deltas.get(item.name)
+        if delta is not None and (delta.from_snapshot, delta.to_snapshot) == (old, new):
+            return changelog.handed_over(session, table, delta, item.columns)
+        known: list[changelog.Delta | LogEntry] = [*self.attempt.store.change_log([item.name])]
+        if delta is not None:
+            known.append(delta)
+        return changelog.read(session, table, old, new, item.columns, known)
 
     def count(self, name: TableName) -> int:
         """Changed rows of an input; materializes the feed when nobody knows."""
@@ -158,11 +172,14 @@ class Feeds:
         checkpointed. Either way the plan behind it is gone, so plans do not grow from step to step.
         """
         few, rows = collect_small(frame)
+        checkpoint: DataFrame | None = None
         if few is None:
             few = frame.localCheckpoint()
-            self._checkpoints.append(few)
             rows = few.count()
+            checkpoint = few
         view = self.attempt.view_name(what)
+        if checkpoint is not None:
+            self._checkpoints[view] = checkpoint
         few.createOrReplaceTempView(view)
         self.sizes[view] = rows
         return view, rows
@@ -227,8 +244,12 @@ class Feeds:
             return self.sizes.get(table.name, SMALL + 1) <= SMALL
         return self.rows.get(table, SMALL + 1) <= SMALL
 
+    def lend(self, views: Iterable[str]) -> None:
+        """These views live as long as the attempt, not only as long as the feeds."""
+        self.attempt.checkpoints += [self._checkpoints.pop(v) for v in views if v in self._checkpoints]
+
     def release(self) -> None:
-        for frame in self._checkpoints:
+        for frame in self._checkpoints.values():
             frame.rdd.unpersist()
         for feed in self.feeds.values():
             feed.release()

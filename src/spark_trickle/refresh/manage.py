@@ -30,6 +30,7 @@ from spark_trickle.refresh.as_written import notices, refuse_volatile
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled, resolve
 from spark_trickle.refresh.full import create_view, write_full
+from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.outcome import Counts
 from spark_trickle.refresh.run import Refresher, Work, completed, graph_of, shapes_of, unknown
@@ -187,7 +188,7 @@ class Manager:
         if not initialized:
             dependencies = [Dependency(d.input, d.kind, d.columns) for d in dependencies]
         tx.set_dependencies(id, dependencies)
-        tx.add_refresh(completed(result, "create", cut.instant), id)
+        tx.add_refresh(completed(result, "create", cut.instant, snapshot_id=staging.head), id)
         return id
 
     def _refuse_cycle(self, name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable]) -> None:
@@ -285,6 +286,7 @@ class Manager:
             if each.storage in pointers:
                 r.drop_storage(pointers[each.storage])
         r.protector.protect(sources_of(doomed))
+        trim(r.store, r.lake, doomed)
         return names
 
 

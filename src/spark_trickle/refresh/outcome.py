@@ -6,7 +6,7 @@ to append. So apply needs no MERGE, no key in storage and no second look at the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from spark_trickle.delta.levels import LEVEL, PREVIOUS, Levels
 from spark_trickle.delta.optimize import PASSES, Pass, optimize
 from spark_trickle.delta.root import HASH, Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
+from spark_trickle.lake.changelog import Delta
 from spark_trickle.lake.staging import MANY_POSITIONS, Staging
 from spark_trickle.model import Column, TableName
 from spark_trickle.refresh.equality import canonical, row_hash
@@ -197,6 +198,7 @@ class Differential:
         if minus:
             with self.stage("lookup"):
                 doomed, found = self._cache(self._doomed(view, columns), "doomed")
+                exact = not _loose(columns)
             if found != minus:
                 raise TrickleError(
                     "INTEGRITY",
@@ -209,7 +211,23 @@ class Differential:
                 f"(SELECT *, {copies} FROM {quote(view)} WHERE {WEIGHT} > 0)"
             )
             self._write(coming if plus else None, doomed if minus else None, minus)
+        stored = f"{listed}, {quote(HASH)}"
+        parts = [f"SELECT {stored}, 1L AS {WEIGHT} FROM (SELECT *, {copies} FROM {quote(view)} WHERE {WEIGHT} > 0)"]
+        if minus and exact:
+            parts.append(f"SELECT {stored}, {WEIGHT} FROM {quote(view)} WHERE {WEIGHT} < 0")
+        elif minus:
+            parts.append(f"SELECT {stored}, -1L AS {WEIGHT} FROM {quote(doomed)}")
+        self._keep_delta(parts, (view, doomed) if minus and not exact else (view,), plus, minus)
         return Counts(inserted=plus, deleted=minus)
+
+    def _keep_delta(self, parts: Sequence[str], views: tuple[str, ...], added: int, removed: int) -> None:
+        """What was just staged, for consumers: they need not read it back."""
+        staging = self.staging
+        base = None if staging.base is None else staging.attempt.lake.facts(staging.base.location).snapshot_id
+        if base is None or staging.head is None:
+            return
+        select = " UNION ALL ".join(parts)
+        staging.delta = Delta(staging.storage, base, staging.head, select, views, added, removed)
 
     def _coalesce(self, rows: int | None = None) -> str:
         """Few rows go into one file: small files slow every later refresh."""
@@ -235,11 +253,16 @@ class Differential:
             f"{canonical(f'__s.{quote(c.name)}', c.type)} <=> {canonical(f'__d.{quote(c.name)}', c.type)}"
             for c in columns
         )
+        # A consumer must see the very values that leave, not only equal ones.
+        values = [f"__s.{quote(c)}" for c in (*(c.name for c in columns), HASH)] if _loose(columns) else []
+        inner = "".join(f", {v} AS {quote(f'__v{n}')}" for n, v in enumerate(values))
+        outer = "".join(f", {quote(f'__v{n}')} AS {v.removeprefix('__s.')}" for n, v in enumerate(values))
         whole = ", ".join([f"__d.{quote(HASH)}", *(canonical(f"__d.{quote(c.name)}", c.type) for c in columns)])
         return (
-            f"SELECT __file, __pos, true AS __doomed FROM ("
+            f"SELECT __file, __pos, true AS __doomed{outer} FROM ("
             f"SELECT {self._hint_alias(view, '__d')}__s._file AS __file, __s._pos AS __pos, "
-            f"-__d.{WEIGHT} AS __n, row_number() OVER (PARTITION BY {whole} ORDER BY __s._file, __s._pos) AS __rn "
+            f"-__d.{WEIGHT} AS __n{inner}, "
+            f"row_number() OVER (PARTITION BY {whole} ORDER BY __s._file, __s._pos) AS __rn "
             f"FROM {self.staging.target} __s JOIN (SELECT * FROM {quote(view)} WHERE {WEIGHT} < 0) __d "
             f"ON __s.{quote(HASH)} = __d.{quote(HASH)} AND {same}) WHERE __rn <= __n"
         )
@@ -366,7 +389,7 @@ class Differential:
         if not again:
             return merged
         shape = "__file, __pos, __doomed, __enters, " + ", ".join(
-            quote("n__" + c.name) for c in self._storage_columns(plan)
+            quote(side + c.name) for side in ("n__", "o__") for c in self._storage_columns(plan)
         )
         fresh = self._fresh(plan, wanted, names)
         both = f"SELECT {shape} FROM {quote(merged)} WHERE NOT __again UNION ALL SELECT {shape} FROM ({fresh})"
@@ -420,6 +443,12 @@ class Differential:
             coming = inserted + updated
             rows = f"SELECT {self._coalesce(coming)}{listed} FROM {quote(merged)} WHERE __enters"
             self._write(rows if coming else None, merged if old else None, old)
+        leaving = ", ".join(f"{quote('o__' + c.name)} AS {quote(c.name)}" for c in self._storage_columns(plan))
+        parts = (
+            f"SELECT {listed}, 1L AS {WEIGHT} FROM {quote(merged)} WHERE __enters",
+            f"SELECT {leaving}, -1L AS {WEIGHT} FROM {quote(merged)} WHERE __doomed",
+        )
+        self._keep_delta(parts[: 2 if old else 1], (merged,), coming, old)
         return Counts(inserted, updated, deleted)
 
     def _kinds(self, merged: str) -> tuple[int, int, int, int]:
@@ -457,6 +486,11 @@ class LevelLeaves:
 
     def small(self, table: TableName) -> bool:
         return table != PREVIOUS and self.feeds.small(table)
+
+
+def _loose(columns: Sequence[Column]) -> bool:
+    """Whether values that are equal as Spark groups them can differ: -0.0 and 0.0, maps, collated strings."""
+    return any(part in c.type for c in columns for part in ("float", "double", "map<", "variant", "collate"))
 
 
 def _retracts(tree: Operator) -> bool:

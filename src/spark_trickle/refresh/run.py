@@ -43,6 +43,7 @@ from spark_trickle.refresh.compiler import Compiler, storage_base
 from spark_trickle.refresh.decide import Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, StateTable
 from spark_trickle.refresh.full import create_view, write_full
+from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
 from spark_trickle.refresh.outcome import Counts, Differential
 from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, size_of, touched
@@ -175,7 +176,8 @@ class Refresher:
             staged: list[Work] = []
             with self.attempts.begin({}) as attempt:
                 try:
-                    for name in order:
+                    for n, name in enumerate(order, start=1):
+                        attempt.to_come = frozenset(order[n:])
                         asked = mode if name in names else None
                         work = self._stage(attempt, known, name, cut, asked, lease, initiated_by)
                         known[name] = work.table  # with its new storage, for consumers in this attempt
@@ -312,6 +314,8 @@ class Refresher:
                 work.decision = Decision(Action.REINITIALIZE, f"INTEGRITY: {error.message}")
                 attempt.tune(small=False)
                 staging = self._apply(work, compiled, feeds, cut, opened)
+            if staging is not None:
+                hand_over(staging, feeds, table, known, stages)
             hidden = {s.table.storage for s in states}
             for below in states:
                 work.changed |= below.changed
@@ -450,6 +454,7 @@ class Refresher:
                 stages=result.stages,
                 seconds=result.seconds,
                 bytes_read=work.bytes_read,
+                snapshot_id=None if staging is None else staging.head,
             )
 
         work.table = replace(table, storage=storage, columns=compiled.columns)
@@ -533,6 +538,10 @@ class Refresher:
             tx.update_stream_table(id, shapes=work.shapes, star=table.star)
         if staging is not None:
             tx.update_stream_table(id, storage_snapshot=staging.head, storage_pointer=staging.location)
+            if work.decision.action is not Action.DIFFERENTIAL:
+                tx.clear_change_log(id)
+            elif staging.log is not None:
+                tx.log_changes(id, staging.log)
         else:  # tags and compaction move the pointer, not the content
             tx.update_stream_table(id, storage_pointer=location_of(cut.pointers, table.storage))
         views = (Dependency(v, InputKind.VIEW, pointer=location_of(cut.pointers, v)) for v in compiled.views)
@@ -545,6 +554,7 @@ class Refresher:
             publish(self.store, self.lake, [m for w in staged for m in w.members], probe=self.probe)
         for pointer in pointers.values():
             self.drop_storage(pointer)
+        trim(self.store, self.lake, [w.table for w in staged])
 
     def drop_storage(self, pointer: Pointer) -> None:
         """Delete the files of a storage table that the lake no longer has, unless a cut holds it."""
@@ -587,7 +597,11 @@ class Refresher:
 
 
 def completed(
-    result: RefreshResult, initiated_by: str, started_at: datetime, refresh_id: str | None = None
+    result: RefreshResult,
+    initiated_by: str,
+    started_at: datetime,
+    refresh_id: str | None = None,
+    snapshot_id: int | None = None,
 ) -> HistoryEntry:
     """The history of a refresh that is over."""
     return HistoryEntry(
@@ -607,6 +621,7 @@ def completed(
         stages=result.stages,
         error_code=None,
         error=None,
+        snapshot_id=snapshot_id,
     )
 
 

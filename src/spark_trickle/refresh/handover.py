@@ -1,0 +1,85 @@
+"""Give what a refresh wrote to its consumers, and forget it when they have it.
+
+Consumers in the same attempt take it from memory. For those that come later it is logged, unless it only added rows:
+then the added files are the log already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.lake import changelog
+from spark_trickle.lake.cleanup import sweep
+from spark_trickle.lake.jvm import handles
+from spark_trickle.lake.staging import Staging
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import InputKind, StreamTable, TableName
+from spark_trickle.refresh.inputs import Feeds
+from spark_trickle.refresh.stages import Stages
+
+_log = logging.getLogger(__name__)
+
+
+def hand_over(
+    staging: Staging, feeds: Feeds, table: StreamTable, known: Mapping[TableName, StreamTable], stages: Stages
+) -> None:
+    """Keep the delta of a DIFFERENTIAL refresh for whoever reads the table."""
+    delta, attempt = staging.delta, staging.attempt
+    if delta is None:
+        return
+    readers = {t.name for t in known.values() if any(d.input == table.storage for d in t.reads)}
+    if not readers and table.owner_id is None:
+        return
+    feeds.lend(delta.views)
+    attempt.deltas[staging.storage] = delta
+    if delta.removed and readers - attempt.to_come:
+        pinned = attempt.lake.table(staging.location, str(staging.storage))
+        with stages("log"):
+            staging.log = changelog.write(attempt.session, pinned, delta, attempt.slot.catalog)
+
+
+def trim(store: CatalogStore, lake: Lake, tables: Iterable[StreamTable]) -> None:
+    """After these stream tables moved on or were dropped: forget what all consumers of their inputs have passed.
+
+    Entries become garbage in one transaction, and the files go afterwards: a crash in between leaves a note of them.
+    Nothing here can undo the publish, so a failure is only said.
+    """
+    try:
+        _trim(store, lake, {d.input for t in tables for d in t.reads if d.kind is InputKind.STREAM_TABLE})
+        if store.garbage(datetime.now(UTC), limit=1):
+            sweep(lake.session, store)
+    except Exception as error:
+        _log.warning("the change log was not trimmed: %s", str(error).splitlines()[0])
+
+
+def _trim(store: CatalogStore, lake: Lake, storages: set[TableName]) -> None:
+    entries = store.change_log(storages)
+    if not entries:
+        return
+    frontiers: dict[TableName, list[int | None]] = {}
+    for table in store.stream_tables():
+        for part in (*table.states, table):
+            for d in part.dependencies:
+                if d.input in storages:
+                    frontiers.setdefault(d.input, []).append(d.snapshot_id)
+    pointers = store.pointers(names=storages)
+    doomed: list[int] = []
+    for storage in {e.storage for e in entries if e.storage is not None}:
+        own = [e for e in entries if e.storage == storage]
+        numbers = _sequence(lake, pointers[storage].location) if storage in pointers else {}
+        doomed += [e.id for e in changelog.passed(own, frontiers.get(storage, ()), numbers)]
+    if doomed:
+        with store.write() as tx:
+            tx.trim_change_log(doomed)
+
+
+def _sequence(lake: Lake, location: str) -> dict[int, int]:
+    """The snapshots of a table in the order they were made."""
+    snapshot, held = "org.apache.iceberg.Snapshot", handles(lake.session)
+    found = lake.metadata(location).snapshots()
+    ids = held.pluck(found, (snapshot, "snapshotId"))
+    numbers = held.pluck(found, (snapshot, "sequenceNumber"))
+    return {int(i): int(n) for i, n in zip(ids, numbers, strict=True)}
