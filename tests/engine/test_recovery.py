@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_trickle import Action, Trickle, TrickleError, connect
+from spark_trickle.model import TableName
 from tests.engine.lakes import private_catalogs, rows, storage_of, unreferenced
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def test_two_processes_and_a_kill(spark: SparkSession, tmp_path: Path) -> None:
         tr.sql("CREATE NAMESPACE s")
         tr.sql("USE s")
         make_stream_tables(tr)
+        tr.create_stream_table("s.later", "SELECT k, n FROM s.n WHERE n > 1", mode="differential")  # reads the log
         command = [sys.executable, "-m", "tests.engine.other_process", str(lake), str(ROUNDS)]
         other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert other.stdin is not None
@@ -60,6 +62,7 @@ def test_two_processes_and_a_kill(spark: SparkSession, tmp_path: Path) -> None:
                 assert len(private_catalogs(impatient)) == 2
                 assert [e.state for e in impatient.history(limit=2)] == ["RUNNING", "RUNNING"]
                 assert unreferenced(impatient, [storage_of(impatient, n) for n in NAMES]) != set()
+                assert len(unpublished_log(impatient)) == 1
         finally:
             other.send_signal(signal.SIGKILL)
             other.wait()
@@ -71,15 +74,26 @@ def test_two_processes_and_a_kill(spark: SparkSession, tmp_path: Path) -> None:
             assert [(e.state, e.error_code) for e in entries if e] == [("FAILED", "LEASE_LOST")] * 2
             assert private_catalogs(again) == set()
             assert unreferenced(again, [storage_of(again, n) for n in NAMES]) == set()
+            assert unpublished_log(again) == set()
+            assert len(again.store.change_log([TableName.of(storage_of(again, "s.n"))])) == ROUNDS
             assert rows(again.spark, "SELECT * FROM s.n") == old
             assert [r.action for r in again.refresh(NAMES)] == [Action.DIFFERENTIAL] * 2
-            for name in NAMES:
+            again.refresh("s.later")
+            for name in [*NAMES, "s.later"]:
                 assert again.verify(name).equal
         # And the one that was there all the time goes on.
         tr.sql("INSERT INTO s.src VALUES (4000, 'k1')")
         assert [r.action for r in tr.refresh(NAMES)] == [Action.DIFFERENTIAL] * 2
         for name in NAMES:
             assert tr.verify(name).equal
+
+
+def unpublished_log(tr: Trickle) -> set[str]:
+    """Files of the change log of s.n that no entry names."""
+    storage = TableName.of(storage_of(tr, "s.n"))
+    location = str(tr.refresher.lake.metadata(tr.store.pointers()[storage].location).location())
+    on_disk = {f.name for f in Path(location.removeprefix("file:")).glob("changes/**/*.parquet")}
+    return on_disk - {f.path.rpartition("/")[2] for e in tr.store.change_log([storage]) for f in e.files}
 
 
 def make_stream_tables(tr: Trickle) -> None:

@@ -332,6 +332,37 @@ def history(
 
 
 @app.command()
+def changes(
+    name: Name,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="A snapshot id, a time with its zone, or a token. Otherwise from the beginning."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for further refreshes, until Ctrl-C.")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", "-n", min=1, help="Rows shown per batch: 100 as text, all as JSON.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Show what changed in a stream table: rows with weight, snapshot and time, and a token to go on from.
+
+    With --output json each row is one line, and each batch ends with a line that holds the token.
+
+    [dim]trickle changes shop.revenue
+    trickle changes shop.revenue --since 2026-01-31T12:00:00+00:00
+    trickle changes shop.revenue --follow --output json[/dim]
+    """
+    from spark_trickle.cli.changes import check_since, show_changes
+
+    out = Output(_state.output)
+    check_since(since)
+    with _lake(out) as tr:
+        show_changes(out, tr, name, since, limit, follow=follow)
+
+
+@app.command()
 def explain(name: Name) -> None:
     """Show how a stream table is maintained: operators, delta SQL, and what the next refresh would do.
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from time import sleep
 from typing import TYPE_CHECKING
 
 from spark_trickle.catalog.rows import LogEntry
@@ -174,7 +174,7 @@ class ChangeReader:
                     yield found
             first = False
             while self._published(name) == seen:
-                time.sleep(poll_seconds)
+                sleep(poll_seconds)
 
     def _published(self, name: TableName) -> str | None:
         table = self.refresher.store.stream_table(name)
