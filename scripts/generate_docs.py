@@ -84,7 +84,7 @@ def cli() -> str:
         str(group.help),
         "",
         "Results go to standard output, progress and errors to standard error. With `--output json` a",
-        'command prints one JSON document, and an error is `{"error": {"code", "kind", "message", "hint"}}`.',
+        'command prints one JSON document (`changes`: one per row), and an error is `{"error": {"code", "kind", "message", "hint"}}`.',
         "",
         *_parameters(group),
         str(group.epilog),
