@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_trickle.model import Action
-from tests.events.event import Event, Expect
+from tests.events.event import Event
 from tests.events.library import EVENTS
 from tests.events.tables import DEFINITIONS, KINDS, PARTITIONINGS
 
@@ -55,7 +55,7 @@ def page(note: str) -> str:
         if not found:
             continue
         lines += ["", f"## {title}", "", "| event | the feed reads | next refresh | mind |", "|---|---|---|---|"]
-        lines += [f"| {e.title} | {e.reads} | {_action(e.expect)} | {_mind(e)} |" for e in found]
+        lines += [f"| {e.title} | {e.reads} | {_action(e)} | {_mind(e)} |" for e in found]
     return "\n".join([*lines, ""])
 
 
@@ -64,13 +64,14 @@ def _list(names: dict[str, str]) -> str:
     return f"{', '.join(shown[:-1])} or {shown[-1]}, and not"
 
 
-def _action(expect: Expect) -> str:
+def _action(event: Event) -> str:
+    expect = event.expect
     if expect.code is None:
         return f"{expect.action}, frontier advances" if expect.action is Action.NO_DATA else str(expect.action)
     reason = expect.reason or expect.code
-    if reason == expect.code:
-        return f"AUTO: {expect.action} `{reason}`; DIFFERENTIAL: error `{expect.code}`"
-    return f"error `{expect.code}`; afterwards AUTO: {expect.action} `{reason}`"
+    if event.after:
+        return f"error `{expect.code}`; once it is back, AUTO: {expect.action} `{reason}`"
+    return f"AUTO: {expect.action} `{reason}`; DIFFERENTIAL: error `{expect.code}`"
 
 
 def _mind(event: Event) -> str:

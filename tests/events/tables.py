@@ -65,7 +65,7 @@ DIRECT = ("ev.kept", "ev.totals", "ev.joined")
 # One expression per column over a number i, by every name that the column may have.
 _VALUES = {
     "id": "i % 40",
-    "k": "IF(i % 7 = 6, NULL, i % 5)",
+    "k": "IF(i % 7 = 6, NULL, i % 3)",
     "v": "IF(i % 6 = 5, NULL, i % 11)",
     "w": "i % 3",
     "txt": "IF(i % 9 = 8, NULL, concat('t', i % 4))",
@@ -82,7 +82,10 @@ RENAMED = {"label": "txt", "s.bb": "s.b", "spare.yy": "spare.y"}
 
 def rows(schema: StructType, first: int, last: int, **fixed: str) -> str:
     """A query for the rows [first, last) and the first three of them once more; `fixed` columns have one value."""
-    numbers = f"SELECT id AS i FROM range({first}, {last}) UNION ALL SELECT id FROM range({first}, {first + 3})"
+    # In two tasks, so that an INSERT makes two files.
+    numbers = (
+        f"SELECT id AS i FROM range({first}, {last}, 1, 1) UNION ALL SELECT id FROM range({first}, {first + 3}, 1, 1)"
+    )
     items = ", ".join(f"{fixed.get(f.name) or _value(f.name, f.dataType)} AS `{f.name}`" for f in schema.fields)
     return f"SELECT {items} FROM ({numbers})"
 
@@ -106,7 +109,7 @@ def python_rows(first: int, last: int) -> list[dict[str, Any]]:
     return [
         {
             "id": i % 40,
-            "k": None if i % 7 == 6 else i % 5,
+            "k": None if i % 7 == 6 else i % 3,
             "v": None if i % 6 == 5 else Decimal(i % 11).quantize(Decimal("0.01")),
             "w": i % 3,
             "txt": None if i % 9 == 8 else f"t{i % 4}",
