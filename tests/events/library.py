@@ -17,17 +17,7 @@ EVENTS = (*CHANGES, *UPKEEP, *RESHAPING)
 
 # What the engine cannot do yet: the event, where, the code of the error, why. A wrong result is never here, and what
 # works again must go from here: the tests fail if it stays.
-KNOWN: tuple[tuple[str, Callable[[Kind], bool], str, str], ...] = (
-    *(
-        (
-            name,
-            lambda kind: kind.version == 3,
-            "SPARK_FAILED",
-            "feed: the stand-in of a v3 table lacks the columns of its equality deletes",
-        )
-        for name in ("equality_delete", "equality_delete_and_more")
-    ),
-)
+KNOWN: tuple[tuple[str, Callable[[Kind], bool], str, str], ...] = ()
 
 
 def known(event: Event, kind: Kind) -> tuple[str, str] | None:

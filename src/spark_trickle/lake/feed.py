@@ -184,7 +184,7 @@ class _Builder:
 
     def add(self, old: int, new: int) -> None:
         changes = self._files.changes(old, new)
-        if changes.touched and not self._can_stand_in():
+        if changes.touched and not self._can_stand_in(changes.touched):
             changes = FileChanges(
                 (*changes.added, *(now for _, now in changes.touched)),
                 (*changes.removed, *(was for was, _ in changes.touched)),
@@ -279,11 +279,12 @@ class _Builder:
 
     # -- staged scans ----------------------------------------------------------------------------------------
 
-    def _can_stand_in(self) -> bool:
+    def _can_stand_in(self, pairs: Sequence[tuple[FileState, FileState]]) -> bool:
         from py4j.protocol import Py4JJavaError
 
+        columns = dict.fromkeys((*self._columns, *self._files.compared_columns(pairs)))
         try:
-            self._stand_in = self._stand_in or with_positions(self._session, self._table, self._columns)
+            self._stand_in = with_positions(self._session, self._table, tuple(columns))
         except Py4JJavaError:  # a column of a type or with a default that v2 does not know
             return False
         return True
