@@ -80,6 +80,11 @@ class Settings(BaseSettings):
         description="More Maven coordinates for Spark, such as an object store's file system. "
         "Takes effect when Spark starts.",
     )
+    delta_lake: bool = Field(
+        False,
+        description="Load Delta Lake's jars even though the lake has no Delta Lake source yet; a lake that has one "
+        "loads them by itself. Takes effect when Spark starts.",
+    )
     spark_conf: dict[str, str] = Field(
         default_factory=dict,
         description="Further Spark configuration. Entries of several sources are merged; "

@@ -30,6 +30,7 @@ from spark_trickle.model import (
     LakeFunction,
     Mode,
     RefreshResult,
+    Source,
     Star,
     StreamTableStatus,
     TableName,
@@ -40,10 +41,17 @@ from spark_trickle.refresh.check import check_query
 from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.definition import resolve
 from spark_trickle.refresh.inspect import Inspector
-from spark_trickle.refresh.manage import Manager
+from spark_trickle.refresh.manage import Manager, check_name
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.schedule import check_schedule
-from spark_trickle.spark.session import build_session, check_session, new_session, release_session
+from spark_trickle.spark.session import (
+    build_session,
+    check_session,
+    has_delta,
+    new_session,
+    release_session,
+    use_delta,
+)
 from spark_trickle.sql.mentions import mentioned
 from spark_trickle.sql.parse import WordKind, words
 
@@ -79,7 +87,12 @@ class Trickle:
         self._owned = spark is None
         self._closed = False
         try:
-            self.spark: SparkSession = build_session(settings) if spark is None else check_session(spark, settings)
+            outside = bool(self.store.sources())
+            self.spark: SparkSession = (
+                build_session(settings, delta=outside) if spark is None else check_session(spark, settings)
+            )
+            if outside and self._owned and has_delta(self.spark):
+                use_delta(self.spark, settings)
             session = new_session(self.spark, settings)
             lake = Lake(session)
             self._heartbeat = Heartbeat(self.store, ttl_seconds=settings.lease_seconds)
@@ -250,6 +263,32 @@ class Trickle:
     def functions(self) -> tuple[LakeFunction, ...]:
         """The lake's functions, in the order of their names."""
         return tuple(self.refresher.attempts.functions.known().values())
+
+    # -- sources ---------------------------------------------------------------------------------------------------
+
+    def create_source(self, name: str | Sequence[str], format: str, location: str | os.PathLike[str]) -> Source:
+        """Let definitions, and all SQL of this lake, read a table outside it by a name.
+
+        Args:
+            name: a free name of the lake, such as `shop.clicks`; its namespace is made if it is not there.
+            format: `delta`, a Delta Lake table. Spark must have been started with Delta Lake: the first time with
+                `connect(delta_lake=True)`; a lake that has such a source does so by itself.
+            location: its path or URI.
+        """
+        full = self._name(name)
+        check_name(full)
+        made = self.refresher.attempts.sources.create(full, format, os.fspath(location))
+        if self._owned:
+            use_delta(self.spark, self.settings)
+        return made
+
+    def drop_source(self, name: str | Sequence[str]) -> None:
+        """Forget a source; refused while a stream table reads it. The table itself stays as it is."""
+        self.refresher.attempts.sources.drop(self._name(name))
+
+    def sources(self) -> tuple[Source, ...]:
+        """The tables outside the lake that it knows, in the order of their names."""
+        return self.store.sources()
 
     # -- cuts ------------------------------------------------------------------------------------------------------
 

@@ -93,6 +93,12 @@ CODES: dict[str, Code] = {
         "The start of a change feed cannot be understood.",
         "Give a snapshot id, a time with its zone, or the token that an earlier call returned.",
     ),
+    "INVALID_SOURCE": Code(
+        _U,
+        "A table outside the lake cannot be registered as a source.",
+        'tr.create_source("namespace.name", format="delta", location="/path/or/uri") with the location of a Delta Lake table.',
+    ),
+    "UNKNOWN_SOURCE": Code(_U, "The lake has no such source.", "`tr.sources()` lists them."),
     "UNKNOWN_CUT": Code(_U, "There is no cut of that name.", "`tr.cuts()` lists them."),
     "UNSUITABLE_SESSION": Code(
         _U, "The Spark session passed in cannot host a lake.", "Set what the message names before the session starts."

@@ -45,7 +45,7 @@ class Star(StrEnum):
 
 
 class InputKind(StrEnum):
-    SOURCE = "SOURCE"  # an Iceberg table that Trickle does not own
+    SOURCE = "SOURCE"  # a table that Trickle does not own
     STREAM_TABLE = "STREAM_TABLE"  # another stream table's storage
     VIEW = "VIEW"  # a view whose text is inlined
 
@@ -132,6 +132,19 @@ class LakeFunction:
         volatile = "" if self.deterministic else ", volatile"
         missing = "" if self.fingerprint else "; its module cannot be imported here"
         return f"{self.name}: {self.path} returns {self.returns}{volatile}{missing}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table outside the lake that the lake knows by a name of its own."""
+
+    name: str
+    format: str  # delta
+    location: str
+    view: str = field(default="", repr=False)  # metadata file of the view that has the name in the lake
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.format} at {self.location}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +391,10 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A row of `iceberg_tables`: where the current metadata of a table or view is."""
+    """A row of `iceberg_tables`: where the current metadata of a table or view is.
+
+    A Delta Lake source at one version has a pointer too, in a cut only (`lake/delta_log.py`).
+    """
 
     name: TableName
     location: str

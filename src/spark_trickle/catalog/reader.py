@@ -21,6 +21,7 @@ from spark_trickle.model import (
     HistoryEntry,
     LakeFunction,
     Pointer,
+    Source,
     StreamTable,
     TableName,
 )
@@ -220,6 +221,11 @@ class CatalogReader:
         return tuple(
             rows.function(row) for row in self._rows(select(tables.functions).order_by(tables.functions.c.name))
         )
+
+    def sources(self) -> tuple[Source, ...]:
+        """Tables outside the lake, in the order of their names."""
+        s = tables.sources
+        return tuple(rows.source(row) for row in self._rows(select(s).order_by(s.c.namespace, s.c.name)))
 
     def alerts(self, limit: int = 50) -> tuple[Alert, ...]:
         """The newest first."""

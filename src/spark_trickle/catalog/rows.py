@@ -22,6 +22,7 @@ from spark_trickle.model import (
     Mode,
     Pointer,
     Shape,
+    Source,
     Star,
     Status,
     StreamTable,
@@ -330,6 +331,20 @@ def functions_used(row: Fields) -> tuple[tuple[str, str], ...]:
 def function(values: RowMapping) -> LakeFunction:
     row = Fields("trickle_functions", values, key="name")
     return LakeFunction(row.text("name"), row.text("path"), row.text("returns"), row.flag("deterministic"))
+
+
+def _source_state(value: Any) -> tuple[str, str]:
+    return _is(value["location"], str), _is(value["view"], str)
+
+
+def source(values: RowMapping) -> Source:
+    row = Fields("trickle_sources", values)
+    location, view = row.json("state", _source_state)
+    return Source(f"{row.text('namespace')}.{row.text('name')}", row.text("kind"), location, view)
+
+
+def source_json(source: Source) -> str:
+    return json.dumps({"location": source.location, "view": source.view}, ensure_ascii=False)
 
 
 def alert(values: RowMapping) -> Alert:

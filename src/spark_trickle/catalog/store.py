@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
 
-from sqlalchemy import Connection, and_, delete, insert, literal, select, update
+from sqlalchemy import Connection, Table, and_, delete, insert, literal, select, update
 
 from spark_trickle.catalog import leases, rows, tables
 from spark_trickle.catalog.connection import Database
@@ -28,6 +28,7 @@ from spark_trickle.model import (
     Mode,
     Pointer,
     Shape,
+    Source,
     Star,
     Status,
     TableName,
@@ -469,6 +470,44 @@ class Transaction:
                 "UNKNOWN_FUNCTION", f"the lake has no function {name}; it has: {', '.join(known) or 'none'}"
             )
 
+    def add_source(self, source: Source) -> None:
+        """With the view that has its name in the lake; something else has the name: NAME_TAKEN."""
+        name = TableName.of(source.name)
+        self.insert_pointer(Pointer(name, source.view, is_view=True))
+        s = tables.sources
+        # A row whose view somebody dropped or replaced describes nothing any more.
+        self.connection.execute(delete(s).where(_of(s, name)))
+        values = {"namespace": name.namespace, "name": name.name, "kind": source.format}
+        statement = insert(s).values(state=rows.source_json(source), created_at=datetime.now(UTC), **values)
+        self.connection.execute(statement)
+
+    def drop_source(self, name: TableName) -> None:
+        """Read by a stream table: HAS_DEPENDENTS. Of the table itself nothing is touched."""
+        s, d, t = tables.sources, tables.dependencies, tables.stream_tables
+        found = self.connection.execute(select(s).where(_of(s, name))).mappings().first()
+        if found is None:
+            known = self.connection.execute(select(s.c.namespace, s.c.name).order_by(s.c.namespace, s.c.name)).all()
+            there = ", ".join(f"{n}.{m}" for n, m in known) or "none"
+            raise TrickleError("UNKNOWN_SOURCE", f"the lake has no source {name}; it has: {there}")
+        source = rows.source(found)
+        owner = t.alias("owner")
+        readers = self.connection.execute(
+            select(t.c.namespace, t.c.name, owner.c.namespace, owner.c.name)
+            .select_from(d.join(t, d.c.stream_table_id == t.c.id).outerjoin(owner, t.c.owner_id == owner.c.id))
+            .where(d.c.input_namespace == name.namespace, d.c.input_name == name.name)
+        ).all()
+        if readers:
+            # A hidden state table stands for its owner.
+            users = sorted({f"{row[2]}.{row[3]}" if row[2] else f"{row[0]}.{row[1]}" for row in readers})
+            raise TrickleError(
+                "HAS_DEPENDENTS",
+                f"the source {name} is read by {', '.join(users)}",
+                hint="Drop these stream tables first, or alter their queries.",
+            )
+        p = tables.iceberg_tables
+        self.connection.execute(delete(p).where(and_(_at(LAKE, name), p.c.metadata_location == source.view)))
+        self.connection.execute(delete(s).where(_of(s, name)))
+
     def add_garbage(
         self,
         location: str,
@@ -490,6 +529,10 @@ class Transaction:
 def _at(catalog: str, name: TableName) -> Any:
     p = tables.iceberg_tables
     return and_(p.c.catalog_name == catalog, p.c.table_namespace == name.namespace, p.c.table_name == name.name)
+
+
+def _of(table: Table, name: TableName) -> Any:
+    return and_(table.c.namespace == name.namespace, table.c.name == name.name)
 
 
 def _conflict(name: TableName) -> TrickleError:

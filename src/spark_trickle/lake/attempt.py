@@ -25,12 +25,14 @@ from spark_trickle.config import Settings
 from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.lake import jvm
 from spark_trickle.lake.changelog import Delta
+from spark_trickle.lake.delta_log import Version, is_delta
 from spark_trickle.lake.functions import Functions
 from spark_trickle.lake.jvm import Java
+from spark_trickle.lake.sources import Sources, write_view
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
 from spark_trickle.spark.compile import quote, quote_table
-from spark_trickle.spark.session import new_session
+from spark_trickle.spark.session import has_delta, new_session, use_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +66,7 @@ class Attempt:
     lake: Lake
     store: CatalogStore
     pointers: dict[TableName, Pointer]
-    partitions: int  # of shuffles
+    settings: Settings
     functions: Functions
     _names: Iterator[int] = field(default_factory=itertools.count)
     _views: list[str] = field(default_factory=list)
@@ -102,7 +104,7 @@ class Attempt:
         """Plans over few rows run in one piece: adaptive execution would cut them into jobs to learn their sizes."""
         conf = self.session.conf
         conf.set("spark.sql.adaptive.enabled", "false" if small else "true")
-        conf.set("spark.sql.shuffle.partitions", "1" if small else str(self.partitions))
+        conf.set("spark.sql.shuffle.partitions", "1" if small else str(self.settings.shuffle_partitions))
         if small:
             conf.set("spark.sql.leafNodeDefaultParallelism", "1")
         else:
@@ -116,9 +118,19 @@ class Attempt:
 
     def register(self, pointers: Iterable[Pointer]) -> None:
         found = list(pointers)
+        shown = [self._registered(p) for p in found]
         with self.store.write() as tx:
-            tx.copy_pointers(self.slot.catalog, found, {p.name.namespace for p in found})
+            tx.copy_pointers(self.slot.catalog, shown, {p.name.namespace for p in found})
         self.pointers.update({p.name: p for p in found})
+
+    def _registered(self, pointer: Pointer) -> Pointer:
+        """How the attempt's catalog holds a table: one outside the lake as a view, deleted with the attempt."""
+        if not is_delta(pointer.location):
+            return pointer
+        use_delta(self.session, self.settings)
+        view = write_view(self.lake, pointer.name, Version.of(pointer.location), pinned=True)
+        self.scratch.append(view)
+        return Pointer(pointer.name, view, is_view=True)
 
     def register_missing(self, pointers: Mapping[TableName, Pointer], names: Iterable[TableName]) -> None:
         """Copy the pointers of these tables from the cut, unless the attempt has them (perhaps newer) already."""
@@ -142,8 +154,9 @@ class Attempt:
         return self.lake_pointers.get(name) or self.pointers[name]
 
     def _move(self, pointer: Pointer) -> None:
+        shown = self._registered(pointer)
         with self.store.write() as tx:
-            tx.move_private_pointer(self.slot.catalog, pointer.name, pointer.location)
+            tx.move_private_pointer(self.slot.catalog, pointer.name, shown.location)
         self.pointers[pointer.name] = pointer
 
     def restore(self, pointers: Mapping[TableName, Pointer], name: TableName) -> None:
@@ -160,6 +173,10 @@ class Attempt:
 
     def pinned_metadata(self, pointer: Pointer, *, at: int | None = NOW, schema: str | None = None) -> str:
         """A metadata file of the table at an old snapshot (None: EMPTY) or in another schema, for this attempt only."""
+        if is_delta(pointer.location):
+            assert at == NOW, "another version is another pointer"
+            assert schema is not None
+            return self.lake.delta.reshaped(pointer.location, schema)
         iceberg = jvm.handles(self.session).jvm.org.apache.iceberg
         current = self.lake.metadata(pointer.location)
         builder = iceberg.TableMetadata.buildFrom(current)
@@ -214,6 +231,7 @@ class Attempts:
         self._store = store
         self._lake = lake
         self.functions = Functions(store)
+        self.sources = Sources(store, lake)
         self._free: list[Slot] = []
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -239,8 +257,26 @@ class Attempts:
                 tx.copy_lake(attempt.slot.catalog)
                 tx.ensure_namespace(namespace, attempt.slot.catalog)
             attempt.pointers = self._store.pointers(attempt.slot.catalog)
+            for name, view in self.freeze_sources(attempt.slot.catalog).items():
+                use_delta(attempt.session, self._settings)
+                attempt.scratch.append(view.location)
+                attempt.pointers[name] = view
             attempt.use(namespace)
             yield attempt
+
+    def freeze_sources(self, catalog: str) -> dict[TableName, Pointer]:
+        """Let a copy of the lake show its sources at the versions they have now; returns their views."""
+        frozen: dict[TableName, Pointer] = {}
+        live = self.sources.live(self._store.pointers(catalog))
+        for name, location in live.items() if live and has_delta(self._spark) else ():
+            version = self._lake.delta.look(location)
+            if version is not None:
+                frozen[name] = Pointer(name, write_view(self._lake, name, version, pinned=True), is_view=True)
+        if frozen:
+            with self._store.write() as tx:
+                for name, view in frozen.items():
+                    tx.move_private_pointer(catalog, name, view.location)
+        return frozen
 
     @contextmanager
     def _attempt(self, attempt_id: str | None, *, reuse: bool = True) -> Iterator[Attempt]:
@@ -251,7 +287,7 @@ class Attempts:
             self._lake,
             self._store,
             {},
-            self._settings.shuffle_partitions,
+            self._settings,
             self.functions,
         )
         well = False

@@ -50,6 +50,8 @@ def _delete_staged(session: SparkSession, lake: Lake, pointer: Pointer, live: Ma
     if pointer.name.namespace == PINNED_NAMESPACE:
         jvm.file_io(session).deleteFile(pointer.location)
         return
+    if pointer.is_view and pointer.location.rpartition("/")[2].startswith("trickle-pin-"):
+        jvm.file_io(session).deleteFile(pointer.location)
     published = live.get(pointer.name)
     if not _is_storage(pointer):
         return

@@ -23,7 +23,7 @@ from spark_trickle.lake.functions import Functions
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import LAKE, Pointer, TableName
 from spark_trickle.spark.compile import quote, quote_table
-from spark_trickle.spark.session import new_session
+from spark_trickle.spark.session import has_delta, new_session, use_delta
 from spark_trickle.sql.mentions import without_catalog
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class Cuts:
         if name is not None:
             cut = self._named(name)
             session = new_session(self.spark, self.settings, cut.catalog_name)
+            if self.store.sources() and has_delta(session):
+                use_delta(session, self.settings)
             _use(session, cut.catalog_name, namespace)
             pointers = self.store.pointers(cut.catalog_name)
             yield ReaderCut(session, cut.created_at, pointers, self.attempts.functions)
@@ -73,6 +75,7 @@ class Cuts:
     def create(self, name: str, comment: str | None) -> NamedCut:
         with self.store.write() as tx:
             cut = tx.add_cut(name, comment)
+        self.attempts.freeze_sources(cut.catalog_name)
         for pointer in self.store.pointers(cut.catalog_name).values():
             if not pointer.is_view:
                 self._tag(pointer, cut.catalog_name)

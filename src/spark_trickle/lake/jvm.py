@@ -190,14 +190,15 @@ def table_facts(session: SparkSession, metadata: Java) -> TableFacts:
         format_version=metadata.formatVersion(),
         snapshot_id=None if snapshot is None else snapshot.snapshotId(),
         schema_id=schema.schemaId(),
-        fields=_fields(text),
+        fields=fields_of(text),
         total_records=0 if snapshot is None else None if total is None else int(total),
         location=metadata.location(),
         schema=text,
     )
 
 
-def _fields(schema_json: str) -> tuple[Field, ...]:
+def fields_of(schema_json: str) -> tuple[Field, ...]:
+    """The columns of a schema in Iceberg's JSON."""
     return tuple(
         Field(f["id"], f["name"], f["type"] if isinstance(f["type"], str) else json.dumps(f["type"]))
         for f in json.loads(schema_json)["fields"]

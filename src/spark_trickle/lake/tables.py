@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
+from spark_trickle.lake.delta_log import DeltaTables, Version, is_delta
 from spark_trickle.lake.jvm import Java, TableFacts
 from spark_trickle.model import Pointer
 from spark_trickle.sql.lower import LakeView
@@ -24,6 +25,7 @@ class Lake:
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
+        self.delta = DeltaTables(session)
         self._metadata: OrderedDict[str, Java] = OrderedDict()
         self._facts: OrderedDict[str, TableFacts] = OrderedDict()
         self._views: OrderedDict[str, LakeView] = OrderedDict()
@@ -44,12 +46,32 @@ class Lake:
         return found
 
     def facts(self, location: str) -> TableFacts:
+        if is_delta(location):
+            return self.delta.facts(location)
         with self._lock:
             found = self._facts.get(location)
         if found is None:
             found = jvm.table_facts(self.session, self.metadata(location))
             self._keep(self._facts, location, found)
         return found
+
+    def expired(self, location: str, snapshot_id: int) -> str | None:
+        """Why the table at an older snapshot cannot be known any more; None: it can."""
+        if is_delta(location):
+            new = Version.of(location)
+            return self.delta.unreadable(new.at(snapshot_id), new)
+        there = self.metadata(location).snapshot(snapshot_id) is not None
+        return None if there else f"snapshot {snapshot_id} was removed"
+
+    def rows(self, session: SparkSession, location: str, snapshot_id: int) -> int | None:
+        """Rows of the table at a snapshot; None: nobody counted them."""
+        if is_delta(location):
+            return self.delta.rows(session, Version.of(location).at(snapshot_id))
+        snapshot = self.metadata(location).snapshot(snapshot_id)
+        summary = dict(snapshot.summary()) if snapshot is not None else {}
+        if "total-records" not in summary:
+            return None
+        return max(int(summary["total-records"]) - int(summary.get("total-position-deletes", 0)), 0)
 
     def table(self, location: str, name: str) -> Java:
         """A read-only Iceberg table pinned at this metadata."""

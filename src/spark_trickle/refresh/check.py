@@ -60,7 +60,7 @@ def check_query(refresher: Refresher, query: str, namespace: str) -> Check:
         else:
             operators = _as_far_as_read(refresher, attempt, query, namespace, known)
         shown = {t.storage: str(t.name) for t in known.values()}
-        inputs = _inputs(refresher, compiled, cut.pointers, shown)
+        inputs = _inputs(refresher, attempt, compiled, cut.pointers, shown)
     said = [*notices(compiled, refresher.settings)]
     said += [f"column {c}: it {_OPEN[how]}" for c, how in compiled.compare.items() if how in _OPEN]
     return Check(
@@ -175,25 +175,24 @@ def _visit(
 
 
 def _inputs(
-    refresher: Refresher, compiled: Compiled, pointers: Mapping[TableName, Pointer], shown: Mapping[TableName, str]
+    refresher: Refresher,
+    attempt: Attempt,
+    compiled: Compiled,
+    pointers: Mapping[TableName, Pointer],
+    shown: Mapping[TableName, str],
 ) -> tuple[CheckedInput, ...]:
     hidden = {s.storage for s in compiled.states}
     found = []
     for name, (kind, columns) in compiled.reads.items():
         also = tuple(sorted(shown.get(t, str(t)) for t in _also_read(compiled, name) - hidden))
-        rows = _rows(refresher, pointers[name]) if name in pointers else None
+        rows = _rows(refresher, attempt, pointers[name]) if name in pointers else None
         found.append(CheckedInput(shown.get(name, str(name)), kind, columns, rows, also))
     return tuple(sorted(found, key=lambda i: (i.kind is not InputKind.SOURCE, i.name)))
 
 
-def _rows(refresher: Refresher, pointer: Pointer) -> int | None:
-    snapshot = refresher.lake.metadata(pointer.location).currentSnapshot()
-    if snapshot is None:
-        return 0
-    summary = dict(snapshot.summary())
-    if "total-records" not in summary:
-        return None
-    return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
+def _rows(refresher: Refresher, attempt: Attempt, pointer: Pointer) -> int | None:
+    snapshot = refresher.lake.facts(pointer.location).snapshot_id
+    return 0 if snapshot is None else refresher.lake.rows(attempt.session, pointer.location, snapshot)
 
 
 def _also_read(compiled: Compiled, changed: TableName) -> set[TableName]:

@@ -10,6 +10,8 @@ from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import changelog
 from spark_trickle.lake.attempt import Attempt
+from spark_trickle.lake.delta_feed import read_delta_changes
+from spark_trickle.lake.delta_log import is_delta
 from spark_trickle.lake.feed import Feed, read_changes
 from spark_trickle.lake.jvm import Java, TableFacts
 from spark_trickle.lake.shape import same_where_shared, shown_type
@@ -94,9 +96,9 @@ def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
             changed = f"from {shown_type(used.type)} to {shown_type(now.type)}"
             return "SOURCE_CHANGED", f"column {used.name} of {item.name} changed its type {changed}"
     if item.changed and known.snapshot_id is not None:
-        snapshot = lake.metadata(item.pointer.location).snapshot(known.snapshot_id)
-        if snapshot is None:
-            return "SNAPSHOT_EXPIRED", f"snapshot {known.snapshot_id} of {item.name} was removed"
+        expired = lake.expired(item.pointer.location, known.snapshot_id)
+        if expired is not None:
+            return "SNAPSHOT_EXPIRED", f"{item.name}: {expired}"
     return None
 
 
@@ -128,9 +130,12 @@ class Feeds:
 
     def open(self, item: Input) -> Feed:
         """Plan the feed of a changed input; counts its rows only where metadata does not tell."""
-        table = self.attempt.lake.table(item.pointer.location, str(item.name))
         old = item.frontier.snapshot_id if item.frontier else None
-        feed = self._read(item, table, old, item.facts.snapshot_id)
+        if is_delta(item.pointer.location):
+            feed = read_delta_changes(self.attempt, item.pointer.location, old, item.columns)
+        else:
+            table = self.attempt.lake.table(item.pointer.location, str(item.name))
+            feed = self._read(item, table, old, item.facts.snapshot_id)
         self.feeds[item.name] = feed
         if feed.frame is None:
             self.rows[item.name] = 0
@@ -223,6 +228,8 @@ class Feeds:
         frontier = item.frontier
         if frontier is None or frontier.snapshot_id is None:
             return f"(SELECT * FROM {here} WHERE false)"
+        if is_delta(item.pointer.location):
+            return f"({self.attempt.lake.delta.old_state(item.pointer.location, frontier.snapshot_id)})"
         metadata = self.attempt.lake.metadata(item.pointer.location)
         if metadata.snapshot(frontier.snapshot_id).schemaId() in (None, item.facts.schema_id):
             return f"{here} VERSION AS OF {frontier.snapshot_id}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import ChainMap
 from dataclasses import dataclass, replace
 
 from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.root import Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
+from spark_trickle.lake.delta_log import Version, is_delta
 from spark_trickle.model import (
     Action,
     Explanation,
@@ -110,12 +112,18 @@ class Inspector:
             )
         known = {t.name: t for t in r.store.stream_tables()}
         cut = r.cut()
-        frontier = dict(cut.pointers)
+        frontier = ChainMap[TableName, Pointer]({}, cut.pointers)  # type: ignore[arg-type]
         pins: list[tuple[TableName, int | None]] = []
         for d in table.reads:
             if d.pointer is None or cut.pointers.get(d.input, None) is None:
                 raise TrickleError("SOURCE_DROPPED", f"{name}: {d.input} is gone")
-            if d.kind is InputKind.VIEW or frontier[d.input].location == d.pointer:
+            if is_delta(d.pointer):
+                expired = r.lake.delta.unreadable(
+                    Version.of(d.pointer), Version.of(cut.pointers[d.input].location), whole=True
+                )
+                if expired is not None:
+                    raise TrickleError("SNAPSHOT_EXPIRED", f"{name} cannot be verified: {d.input}: {expired}")
+            if d.kind is InputKind.VIEW or is_delta(d.pointer) or frontier[d.input].location == d.pointer:
                 frontier[d.input] = Pointer(d.input, d.pointer, is_view=d.kind is InputKind.VIEW)
             elif r.lake.facts(frontier[d.input].location).snapshot_id != d.snapshot_id:
                 pins.append((d.input, d.snapshot_id))
@@ -166,7 +174,7 @@ class Inspector:
         r = self.refresher
         tables = r.store.stream_tables() if name is None else (self.find(name),)
         shown = {t.storage: t.name for t in r.store.stream_tables()}
-        pointers = r.store.pointers()
+        pointers = r.attempts.sources.pointers()
         result = []
         for t in tables:
             last = next(iter(r.store.history(str(t.name), limit=1)), None)

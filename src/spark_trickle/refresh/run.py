@@ -95,9 +95,13 @@ class Refresher:
     passes: tuple[Pass, ...] = PASSES
     probe: Callable[[str], None] | None = None  # tests fail a refresh at a named point
 
-    def cut(self) -> Cut:
+    def cut(self, reads: Iterable[TableName] = ()) -> Cut:
+        """`reads` are looked at now; other sources outside the catalog when they are first asked for."""
         instant = datetime.now(UTC)
-        return Cut(self.store.pointers(), instant)
+        pointers = self.attempts.sources.pointers()
+        for name in reads:
+            pointers.get(name)
+        return Cut(pointers, instant)
 
     # -- refresh ---------------------------------------------------------------------------------------------------
 
@@ -131,7 +135,7 @@ class Refresher:
         mode: Mode | None,
     ) -> tuple[TableName, ...]:
         """The stream tables that may have something to do, told by pointers alone."""
-        pointers = self.store.pointers()
+        pointers = self.attempts.sources.pointers()
         storages: set[TableName] = set()
         found = []
         for name in order:
@@ -171,7 +175,7 @@ class Refresher:
             for name in order:
                 if name not in known:
                     raise unknown(name, known)
-            cut = self.cut()
+            cut = self.cut(d.input for name in order for d in known[name].reads)
             results: dict[TableName, RefreshResult] = {}
             staged: list[Work] = []
             with self.attempts.begin({}) as attempt:

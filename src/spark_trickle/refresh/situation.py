@@ -148,10 +148,8 @@ def size_of(lake: Lake, item: Input, feeds: Feeds) -> Change:
     """Changed rows of an input, and the rows it had at the frontier."""
     total = 0
     if item.frontier is not None and item.frontier.snapshot_id is not None:
-        snapshot = lake.metadata(item.pointer.location).snapshot(item.frontier.snapshot_id)
-        summary = dict(snapshot.summary()) if snapshot is not None else {}
-        total = int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
-    return Change(str(item.name), feeds.count(item.name), max(total, 0))
+        total = lake.rows(feeds.attempt.session, item.pointer.location, item.frontier.snapshot_id) or 0
+    return Change(str(item.name), feeds.count(item.name), total)
 
 
 def past_of(store: CatalogStore, table: StreamTable) -> Past:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
 ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 SQLITE = "org.xerial:sqlite-jdbc:3.50.3.0"
 POSTGRES = "org.postgresql:postgresql:42.7.8"
+# Spark 4.1 has a Delta Lake of its own since 4.1.0. Only these two jars are needed to read and write tables by path.
+DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
+DELTA_STORAGE = "io.delta:delta-storage:4.4.0"
+# Its kernel brings 90 MB that Spark has already (Hadoop, Parquet, Jackson), and Unity Catalog is not used.
+DELTA_EXCLUDES = "io.delta:delta-kernel-*,io.unitycatalog:*"
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 SPARK_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 MIN_JAVA = 17
@@ -85,13 +93,19 @@ def session_conf(settings: Settings) -> dict[str, str]:
     return conf | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
 
 
-def packages(settings: Settings) -> tuple[str, ...]:
-    """Maven coordinates that Spark needs for this lake."""
+def packages(settings: Settings, *, delta: bool = False) -> tuple[str, ...]:
+    """Maven coordinates that Spark needs for this lake; `delta`: it has Delta Lake tables as sources."""
     driver = POSTGRES if settings.is_postgres else SQLITE
-    return (ICEBERG, driver, *settings.extra_packages)
+    own = _brings_delta(settings.extra_packages)
+    needed = (DELTA, DELTA_STORAGE) if (delta or settings.delta_lake) and not own else ()
+    return (ICEBERG, driver, *needed, *settings.extra_packages)
 
 
-def context_conf(settings: Settings) -> dict[str, str]:
+def _brings_delta(coordinates: Iterable[str]) -> bool:
+    return any(c.startswith("io.delta:delta-spark") for c in coordinates)
+
+
+def context_conf(settings: Settings, *, delta: bool = False) -> dict[str, str]:
     """What must be known when Spark starts."""
     conf = {
         "spark.master": settings.master,
@@ -111,11 +125,16 @@ def context_conf(settings: Settings) -> dict[str, str]:
     conf |= session_conf(settings) | settings.spark_conf
     if EXTENSIONS not in conf["spark.sql.extensions"]:
         conf["spark.sql.extensions"] += f",{EXTENSIONS}"
-    found = [jar_path(p, settings) for p in packages(settings)]
+    needed = packages(settings, delta=delta)
+    found = [jar_path(p, settings) for p in needed]
     asked = [p for p in conf.get("spark.jars.packages", "").split(",") if p]
+    if _brings_delta((*needed, *asked)) and DELTA_EXTENSION not in conf["spark.sql.extensions"]:
+        conf["spark.sql.extensions"] += f",{DELTA_EXTENSION}"
     if settings.extra_packages or asked or not all(found):
         # Ivy also brings what the packages depend on. Both drivers: a process may open lakes of both kinds.
-        conf["spark.jars.packages"] = ",".join(dict.fromkeys((*packages(settings), SQLITE, POSTGRES, *asked)))
+        conf["spark.jars.packages"] = ",".join(dict.fromkeys((*needed, SQLITE, POSTGRES, *asked)))
+        if DELTA in needed:
+            conf.setdefault("spark.jars.excludes", DELTA_EXCLUDES)
     else:
         # All here: naming the files saves Ivy's two seconds and works without a network.
         others = [p for p in (jar_path(SQLITE, settings), jar_path(POSTGRES, settings)) if p]
@@ -165,14 +184,14 @@ def java_version() -> tuple[int, str]:
 # --- sessions --------------------------------------------------------------------------------------
 
 
-def build_session(settings: Settings) -> SparkSession:
+def build_session(settings: Settings, *, delta: bool = False) -> SparkSession:
     """A session on the lake; starts Spark if this process has none. Give it back with `release_session`."""
     from pyspark import SparkContext
 
     with _lock:
         context = SparkContext._active_spark_context
         if context is None:
-            context = _process.context = _start(settings)
+            context = _process.context = _start(settings, delta=delta)
             _process.sessions.clear()
         from pyspark.sql import SparkSession
 
@@ -283,6 +302,36 @@ def _check_spark(spark: SparkSession, settings: Settings) -> None:
     _require_driver(spark, settings)
 
 
+def has_delta(spark: SparkSession) -> bool:
+    """Whether this Spark was started with Delta Lake."""
+    extensions = spark.sparkContext.getConf().get("spark.sql.extensions") or ""
+    return DELTA_EXTENSION in extensions and _has_class(spark, DELTA_CATALOG)
+
+
+def require_delta(spark: SparkSession, what: str) -> None:
+    if not has_delta(spark):
+        raise TrickleError(
+            "UNSUITABLE_SESSION",
+            f"{what}, and the running Spark was started without Delta Lake",
+            hint="Start another process and connect with delta_lake=True (a lake that has a Delta Lake source does so "
+            f"by itself), or start your own Spark with spark.jars.packages={DELTA} and {DELTA_EXTENSION} among "
+            "spark.sql.extensions.",
+        )
+
+
+def use_delta(session: SparkSession, settings: Settings) -> None:
+    """Let a session of ours read Delta Lake tables by path."""
+    for key, value in {
+        "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
+        # Delta Lake replays a table's log in this many tasks, 50 by default.
+        "spark.databricks.delta.snapshotPartitions": str(settings.shuffle_partitions),
+        # Whether an old version can be read is told by its files, not by its age.
+        "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
+        **{k: v for k, v in settings.spark_conf.items() if k.startswith("spark.databricks.delta.")},
+    }.items():
+        session.conf.set(key, value)
+
+
 def log_tail(lines: int = 20) -> str:
     """The last lines that Spark's process wrote to standard error."""
     if _process.log is None or not _process.log.exists():
@@ -293,16 +342,19 @@ def log_tail(lines: int = 20) -> str:
 # --- inside ----------------------------------------------------------------------------------------
 
 
-def _start(settings: Settings) -> Any:
+def _start(settings: Settings, *, delta: bool = False) -> Any:
     java_version()
     _quiet()
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    conf = context_conf(settings)
-    if "spark.jars.packages" in conf and not all(jar_path(p, settings) for p in packages(settings)):
+    conf = context_conf(settings, delta=delta)
+    missing = [p for p in packages(settings, delta=delta) if jar_path(p, settings) is None]
+    if "spark.jars.packages" in conf and missing:
+        what = "Delta Lake" if missing == [DELTA, DELTA_STORAGE] else "Iceberg and JDBC"
+        size = "10 MB" if missing == [DELTA, DELTA_STORAGE] else "60 MB"
         print(
-            "First start: Spark downloads its Iceberg and JDBC jars (about 60 MB, once).",
+            f"First start: Spark downloads its {what} jars (about {size}, once).",
             file=sys.stderr,
             flush=True,
         )
