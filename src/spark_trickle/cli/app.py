@@ -17,6 +17,7 @@ import typer
 
 from spark_trickle.cli.functions import function_commands
 from spark_trickle.cli.output import Format, Output, Rows
+from spark_trickle.cli.sources import source_commands
 from spark_trickle.errors import TrickleError
 
 if TYPE_CHECKING:
@@ -444,7 +445,7 @@ def _settings() -> Settings:
 
 
 @contextmanager
-def _lake(out: Output, *, create: bool = False) -> Iterator[Trickle]:
+def _lake(out: Output, *, create: bool = False, **options: Any) -> Iterator[Trickle]:
     """The lake of this command. Only `init` makes one: a mistyped folder must not become an empty lake."""
     settings = _settings()
     if not create and not settings.is_postgres and not settings.database.exists():
@@ -457,7 +458,7 @@ def _lake(out: Output, *, create: bool = False) -> Iterator[Trickle]:
     from spark_trickle import connect
 
     with out.progress("Opening the lake"):
-        tr = connect(_state.lake)
+        tr = connect(_state.lake, **options)
     try:
         yield tr
     finally:
@@ -512,6 +513,7 @@ _SETTINGS_FILE = """\
 
 
 app.add_typer(function_commands(lambda: Output(_state.output), _lake))
+app.add_typer(source_commands(lambda: Output(_state.output), _lake))
 
 
 # --- the one place where errors become text ---------------------------------------------------------------

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.lake.delta_commits import Actions, Commits, live_rows
-from spark_trickle.lake.delta_log import DeltaTables, Version, active
+from spark_trickle.lake.delta_commits import Actions, Commits, Net, live_rows
+from spark_trickle.lake.delta_log import DeltaTables, Shape, Version, active
 from spark_trickle.lake.feed import WEIGHT, Feed, _cancel, _quoted
 from spark_trickle.lake.jvm import handles
 
@@ -54,18 +54,22 @@ class _Reader:
             before = self._delta.shape(old)
         except TrickleError as error:
             raise TrickleError("SNAPSHOT_EXPIRED", error.message) from error
-        same = all(m["schemaString"] == before.schema for m in commits.metadata)
-        enabled = before.change_feed and all(_feeds(m) for m in commits.metadata)
         aligned = all(tuple(m["partitionColumns"]) == before.partitioned_by for m in commits.metadata)
-        files = (*commits.added, *commits.removed)
-        size = sum(int(f.get("size") or 0) for f in files)
-        needed = (*commits.left, *commits.passing)
-        if not aligned or any(f.get("partitionValues") is None for f in files) or self._gone(needed):
+        files = (*commits.by_change.files, *commits.by_files.files)
+        if not aligned or any(f.get("partitionValues") is None for f in files):
             both = self.whole(self._new, 1).unionAll(self.whole(old, -1))
             return Feed(_cancel(both, self._columns), None, False, "comparison of two versions")
-        if not commits.appends_only and enabled and same and not self._gone(commits.change_files):
-            return Feed(self._change_feed(old), None, False, "change data feed", len(files), size)
-        return self._by_files(commits, len(files), size)
+        net, passed = commits.by_change, self._gone(commits.passing)
+        if passed or commits.by_files.bytes < net.bytes:
+            net = commits.by_files
+        if net.removed and self._follows(before, commits) and not passed and not self._gone(commits.change_files):
+            return Feed(self._change_feed(old), None, False, "change data feed", len(net.files), net.bytes)
+        return self._by_files(net)
+
+    def _follows(self, before: Shape, commits: Commits) -> bool:
+        """Whether the table's own change data feed was on all the way, in one schema."""
+        on = before.change_feed and all(_feeds(m) for m in commits.metadata)
+        return on and all(m["schemaString"] == before.schema for m in commits.metadata)
 
     def whole(self, version: Version, weight: int) -> DataFrame:
         from pyspark.sql import functions as F
@@ -73,14 +77,15 @@ class _Reader:
         frame = self._session.sql(self._delta.select(version, self._new, self._columns))
         return frame.select(*map(_quoted, self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
 
-    def _by_files(self, commits: Commits, files: int, size: int) -> Feed:
-        if not commits.removed:
-            counts = [live_rows(f) for f in commits.added]
+    def _by_files(self, net: Net) -> Feed:
+        files, size = len(net.files), net.bytes
+        if not net.removed:
+            counts = [live_rows(f) for f in net.added]
             rows = None if None in counts else sum(n for n in counts if n is not None)
-            return Feed(self._read(commits.added, 1), rows, True, "added files", files, size)
-        if not commits.added:
-            return Feed(self._read(commits.removed, -1), None, False, "removed files", files, size)
-        both = self._read(commits.added, 1).unionAll(self._read(commits.removed, -1))
+            return Feed(self._read(net.added, 1), rows, True, "added files", files, size)
+        if not net.added:
+            return Feed(self._read(net.removed, -1), None, False, "removed files", files, size)
+        both = self._read(net.added, 1).unionAll(self._read(net.removed, -1))
         return Feed(_cancel(both, self._columns), None, False, "multisets", files, size)
 
     def _read(self, files: Sequence[Actions], weight: int) -> DataFrame:

@@ -208,7 +208,7 @@ class DeltaTables:
             texts = self._each(new, paths, self._text)
             if None in texts:
                 raise _expired(old)
-            found = fold(json.loads(line) for text in texts if text for line in text.splitlines() if line.strip())
+            found = fold([json.loads(line) for line in text.splitlines() if line.strip()] for text in texts)
             self._keep(self._commits, key, found, most=32)
         return found
 

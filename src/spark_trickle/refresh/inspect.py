@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spark_trickle.delta.levels import Levels
@@ -187,7 +188,7 @@ class Inspector:
                     incremental=t.incremental,
                     reason=t.reason,
                     inputs=tuple(str(shown.get(d.input, d.input)) for d in t.reads),
-                    pending=behind(t, pointers),
+                    pending=_behind(t, pointers),
                     data_timestamp=t.data_timestamp,
                     last_action=last.action if last else None,
                     last_seconds=last.seconds if last else None,
@@ -197,6 +198,13 @@ class Inspector:
                 )
             )
         return tuple(result)
+
+
+def _behind(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
+    try:
+        return behind(table, pointers)
+    except TrickleError:  # a source outside the lake that cannot be looked at now: a refresh says why
+        return True
 
 
 def compare_parts(attempt: Attempt, table: StreamTable, compiled: Compiled) -> Difference:
