@@ -92,7 +92,7 @@ class Trickle:
                 build_session(settings, delta=outside) if spark is None else check_session(spark, settings)
             )
             if outside and self._owned and has_delta(self.spark):
-                use_delta(self.spark, settings)
+                use_delta(self.spark)
             session = new_session(self.spark, settings)
             lake = Lake(session)
             self._heartbeat = Heartbeat(self.store, ttl_seconds=settings.lease_seconds)
@@ -279,7 +279,7 @@ class Trickle:
         check_name(full)
         made = self.refresher.attempts.sources.create(full, format, os.fspath(location))
         if self._owned:
-            use_delta(self.spark, self.settings)
+            use_delta(self.spark)
         return made
 
     def drop_source(self, name: str | Sequence[str]) -> None:

@@ -66,7 +66,7 @@ class Attempt:
     lake: Lake
     store: CatalogStore
     pointers: dict[TableName, Pointer]
-    settings: Settings
+    partitions: int  # of shuffles
     functions: Functions
     _names: Iterator[int] = field(default_factory=itertools.count)
     _views: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Attempt:
         """Plans over few rows run in one piece: adaptive execution would cut them into jobs to learn their sizes."""
         conf = self.session.conf
         conf.set("spark.sql.adaptive.enabled", "false" if small else "true")
-        conf.set("spark.sql.shuffle.partitions", "1" if small else str(self.settings.shuffle_partitions))
+        conf.set("spark.sql.shuffle.partitions", "1" if small else str(self.partitions))
         if small:
             conf.set("spark.sql.leafNodeDefaultParallelism", "1")
         else:
@@ -127,7 +127,7 @@ class Attempt:
         """How the attempt's catalog holds a table: one outside the lake as a view, deleted with the attempt."""
         if not is_delta(pointer.location):
             return pointer
-        use_delta(self.session, self.settings)
+        use_delta(self.session)
         view = write_view(self.lake, pointer.name, Version.of(pointer.location), pinned=True)
         self.scratch.append(view)
         return Pointer(pointer.name, view, is_view=True)
@@ -258,7 +258,7 @@ class Attempts:
                 tx.ensure_namespace(namespace, attempt.slot.catalog)
             attempt.pointers = self._store.pointers(attempt.slot.catalog)
             for name, view in self.freeze_sources(attempt.slot.catalog).items():
-                use_delta(attempt.session, self._settings)
+                use_delta(attempt.session)
                 attempt.scratch.append(view.location)
                 attempt.pointers[name] = view
             attempt.use(namespace)
@@ -287,7 +287,7 @@ class Attempts:
             self._lake,
             self._store,
             {},
-            self._settings,
+            self._settings.shuffle_partitions,
             self.functions,
         )
         well = False

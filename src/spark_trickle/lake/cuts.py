@@ -64,7 +64,7 @@ class Cuts:
             cut = self._named(name)
             session = new_session(self.spark, self.settings, cut.catalog_name)
             if self.store.sources() and has_delta(session):
-                use_delta(session, self.settings)
+                use_delta(session)
             _use(session, cut.catalog_name, namespace)
             pointers = self.store.pointers(cut.catalog_name)
             yield ReaderCut(session, cut.created_at, pointers, self.attempts.functions)

@@ -25,7 +25,7 @@ from spark_trickle.lake.delta_commits import Commits, fold
 from spark_trickle.lake.delta_schema import as_seen, with_ids
 from spark_trickle.lake.jvm import Java, TableFacts, fields_of, handles
 from spark_trickle.spark.compile import quote
-from spark_trickle.spark.session import require_delta
+from spark_trickle.spark.session import require_delta, use_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +83,7 @@ class DeltaTables:
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
+        self._ready = False
         self._seen: dict[str, str] = {}
         self._shapes: OrderedDict[str, Shape] = OrderedDict()
         self._rows: OrderedDict[str, int] = OrderedDict()
@@ -93,7 +94,7 @@ class DeltaTables:
 
     def look(self, location: str) -> Version | None:
         """The current version; None where there is no Delta table."""
-        require_delta(self.session, f"{location} is a Delta Lake table")
+        self._prepare(location)
         with active(self.session):
             log = self._log(location)
             try:
@@ -112,6 +113,7 @@ class DeltaTables:
         with self._lock:
             found = self._shapes.get(key)
         if found is None:
+            self._prepare(version.location)
             with active(self.session):
                 snapshot = self.snapshot(version)
                 seen = self._seen.get(version.seen)
@@ -136,6 +138,12 @@ class DeltaTables:
         except Exception as error:
             raise _expired(version) from error
 
+    def _prepare(self, location: str) -> None:
+        if not self._ready:
+            require_delta(self.session, f"{location} is a Delta Lake table")
+            use_delta(self.session)
+            self._ready = True
+
     def log(self, version: Version) -> Java:
         return self._log(version.location)
 
@@ -153,7 +161,8 @@ class DeltaTables:
         except TrickleError:
             raise
         except Exception as error:
-            why = next((line for line in str(error).splitlines()[1:] if line.strip()), str(error)).strip()
+            lines = [line.strip() for line in str(error).splitlines() if not line.startswith("An error occurred")]
+            why = next((line for line in lines if line not in ("", ":")), type(error).__name__)
             raise TrickleError(
                 "SPARK_FAILED",
                 f"the Delta Lake table at {location} cannot be read: {why}",

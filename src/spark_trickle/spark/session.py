@@ -319,17 +319,16 @@ def require_delta(spark: SparkSession, what: str) -> None:
         )
 
 
-def use_delta(session: SparkSession, settings: Settings) -> None:
+def use_delta(session: SparkSession) -> None:
     """Let a session of ours read Delta Lake tables by path."""
-    for key, value in {
-        "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
-        # Delta Lake replays a table's log in this many tasks, 50 by default.
-        "spark.databricks.delta.snapshotPartitions": str(settings.shuffle_partitions),
-        # Whether an old version can be read is told by its files, not by its age.
-        "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
-        **{k: v for k, v in settings.spark_conf.items() if k.startswith("spark.databricks.delta.")},
-    }.items():
-        session.conf.set(key, value)
+    conf = session.conf
+    conf.set("spark.sql.catalog.spark_catalog", DELTA_CATALOG)
+    # Whether an old version can be read is told by its files, not by its age.
+    conf.set("spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration", "false")
+    # Delta Lake replays a table's log in this many tasks: 50, unless somebody says otherwise.
+    partitions = "spark.databricks.delta.snapshotPartitions"
+    if conf.get(partitions, None) is None:
+        conf.set(partitions, conf.get("spark.sql.shuffle.partitions"))
 
 
 def log_tail(lines: int = 20) -> str:
