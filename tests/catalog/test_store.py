@@ -18,6 +18,7 @@ from spark_trickle.model import (
     LakeFunction,
     Mode,
     Pointer,
+    Source,
     Status,
     TableName,
 )
@@ -515,3 +516,44 @@ def test_functions(store: CatalogStore) -> None:
         tx.update_stream_table(id, functions=())
         tx.drop_function("net")
     assert store.functions() == ()
+
+
+def test_sources(store: CatalogStore) -> None:
+    """A source has its name by a view; a view that somebody replaced leaves a row that is not in the way."""
+    clicks = Source("shop.eu.clicks", "delta", "s3a://b/clicks ü", "file:/w/v1.json")
+    name = TableName("shop.eu", "clicks")
+    with store.write() as tx:
+        tx.add_source(clicks)
+        with pytest.raises(TrickleError) as error:
+            tx.add_source(clicks)
+        assert code_of(error) == "NAME_TAKEN"
+        id = add_revenue(tx)
+        state = add_revenue(
+            tx, name=TableName("_trickle", "state"), storage=TableName("_trickle", "state"), owner_id=id
+        )
+        tx.set_dependencies(state, [orders_dependency(input=name)])
+    assert store.sources() == (clicks,)
+    assert store.pointers() == {name: Pointer(name, clicks.view, is_view=True)}
+    assert "shop.eu" in store.namespaces()
+    with store.write() as tx:
+        with pytest.raises(TrickleError) as error:
+            tx.drop_source(name)
+        assert code_of(error) == "HAS_DEPENDENTS"
+        assert f"read by {REVENUE}" in error.value.message  # the owner, not its hidden state table
+        with pytest.raises(TrickleError) as error:
+            tx.drop_source(REVENUE)
+        assert code_of(error) == "UNKNOWN_SOURCE"
+        assert "shop.eu.clicks" in error.value.message
+        tx.delete_stream_table(state)
+        tx.delete_pointer(name)
+        tx.insert_pointer(table_pointer(name))
+        tx.drop_source(name)
+    assert store.sources() == ()
+    assert store.pointers() == {name: table_pointer(name)}  # somebody else's by now
+    with store.write() as tx:
+        tx.delete_pointer(name)
+        tx.add_source(clicks)
+        tx.delete_pointer(name)
+        moved = Source(clicks.name, "delta", "/elsewhere", "file:/w/v2.json")
+        tx.add_source(moved)
+    assert store.sources() == (moved,)

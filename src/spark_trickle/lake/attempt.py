@@ -51,6 +51,11 @@ PINNED_CONF = {
 }
 
 
+def is_pin(pointer: Pointer) -> bool:
+    """Whether a metadata file was written for one attempt or cut alone."""
+    return pointer.location.rpartition("/")[2].startswith("trickle-pin-")
+
+
 @dataclass(slots=True)
 class Slot:
     catalog: str
@@ -266,16 +271,18 @@ class Attempts:
 
     def freeze_sources(self, catalog: str) -> dict[TableName, Pointer]:
         """Let a copy of the lake show its sources at the versions they have now; returns their views."""
-        frozen: dict[TableName, Pointer] = {}
         live = self.sources.live(self._store.pointers(catalog))
-        for name, location in live.items() if live and has_delta(self._spark) else ():
-            version = self._lake.delta.look(location)
-            if version is not None:
-                frozen[name] = Pointer(name, write_view(self._lake, name, version, pinned=True), is_view=True)
-        if frozen:
-            with self._store.write() as tx:
-                for name, view in frozen.items():
-                    tx.move_private_pointer(catalog, name, view.location)
+        if not live or not has_delta(self._spark):
+            return {}
+        found = {name: self._lake.delta.look(location) for name, location in live.items()}
+        frozen = {
+            name: Pointer(name, write_view(self._lake, name, version, pinned=True), is_view=True)
+            for name, version in found.items()
+            if version is not None
+        }
+        with self._store.write() as tx:
+            for name, view in frozen.items():
+                tx.move_private_pointer(catalog, name, view.location)
         return frozen
 
     @contextmanager

@@ -12,6 +12,7 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import jvm
 from spark_trickle.lake.attempt import PINNED_NAMESPACE
 from spark_trickle.lake.changelog import log_folder
+from spark_trickle.lake.attempt import PINNED_NAMESPACE, is_pin
 from spark_trickle.lake.jvm import Java
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
@@ -50,7 +51,7 @@ def _delete_staged(session: SparkSession, lake: Lake, pointer: Pointer, live: Ma
     if pointer.name.namespace == PINNED_NAMESPACE:
         jvm.file_io(session).deleteFile(pointer.location)
         return
-    if pointer.is_view and pointer.location.rpartition("/")[2].startswith("trickle-pin-"):
+    if pointer.is_view and is_pin(pointer):
         jvm.file_io(session).deleteFile(pointer.location)
     published = live.get(pointer.name)
     if not _is_storage(pointer):

@@ -18,7 +18,7 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
-from spark_trickle.lake.attempt import Attempts
+from spark_trickle.lake.attempt import Attempts, is_pin
 from spark_trickle.lake.functions import Functions
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import LAKE, Pointer, TableName
@@ -75,7 +75,11 @@ class Cuts:
     def create(self, name: str, comment: str | None) -> NamedCut:
         with self.store.write() as tx:
             cut = tx.add_cut(name, comment)
-        self.attempts.freeze_sources(cut.catalog_name)
+        try:
+            self.attempts.freeze_sources(cut.catalog_name)
+        except BaseException:
+            self.drop(name)
+            raise
         for pointer in self.store.pointers(cut.catalog_name).values():
             if not pointer.is_view:
                 self._tag(pointer, cut.catalog_name)
@@ -86,6 +90,10 @@ class Cuts:
         held = self.store.pointers(cut.catalog_name)
         with self.store.write() as tx:
             tx.drop_cut(name)
+        io = jvm.file_io(self.lake.session)
+        for pointer in held.values():
+            if is_pin(pointer):
+                io.deleteFile(pointer.location)
         live = self.store.pointers(names=list(held))
         for table in live:
             if not live[table].is_view:

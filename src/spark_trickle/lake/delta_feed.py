@@ -63,7 +63,9 @@ class _Reader:
         if passed or commits.by_files.bytes < net.bytes:
             net = commits.by_files
         if net.removed and self._follows(before, commits) and not passed and not self._gone(commits.change_files):
-            return Feed(self._change_feed(old), None, False, "change data feed", len(net.files), net.bytes)
+            # An overwrite is there as all rows deleted and all inserted, a row changed twice as two changes.
+            frame = _cancel(self._change_feed(old), self._columns)
+            return Feed(frame, None, False, "change data feed", len(net.files), net.bytes)
         return self._by_files(net)
 
     def _follows(self, before: Shape, commits: Commits) -> bool:
