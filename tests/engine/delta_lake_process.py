@@ -153,7 +153,8 @@ def maintained(world: World) -> None:
     tr = world.tr
     tr.sql("CREATE TABLE s.names (k INT, name STRING)")
     tr.sql("INSERT INTO s.names VALUES (0, 'zero'), (1, 'one'), (2, 'two'), (9, 'nine')")
-    for variant in ("change_feed", "vectors"):
+    chosen = {"change_feed": tuple(events("")), "vectors": ("append", "update", "delete")}
+    for variant, wanted_events in chosen.items():
         table = world.make(f"m_{variant}", VARIANTS[variant])
         joined, chain = f"s.j_{variant}", f"s.c_{variant}"
         tr.create_stream_table(
@@ -164,7 +165,8 @@ def maintained(world: World) -> None:
         tr.create_stream_table(
             chain, f"SELECT name, count(*) AS n, sum(small) AS s, count(v) AS nv FROM {joined} GROUP BY name"
         )
-        for event, (text, changes) in events(table).items():
+        for event in wanted_events:
+            text, changes = events(table)[event]
             world.sql(text)
             if event == "update":  # both sides of the join change
                 tr.sql(f"INSERT INTO s.names VALUES (3, '{variant}')")
@@ -173,7 +175,7 @@ def maintained(world: World) -> None:
             assert first.action is wanted, (event, first)
             assert second.action is not Action.NO_DATA or not changes, (event, second)
             world.equal(joined, chain)
-            assert tr.refresh(chain).action is Action.NO_DATA
+        assert tr.refresh(chain).action is Action.NO_DATA
 
 
 def other_constructs(world: World) -> None:
@@ -401,7 +403,7 @@ SCENARIOS: dict[str, Callable[[World], None]] = {
 
 
 def connect_here(root: Path, **options: Any) -> Trickle:
-    tr = connect(root / "lake", master="local[2]", driver_memory="1g", shuffle_partitions=2, spark_conf=CONF, **options)
+    tr = connect(root / "lake", master="local[2]", driver_memory="1g", shuffle_partitions=1, spark_conf=CONF, **options)
     tr.sql("CREATE NAMESPACE IF NOT EXISTS s")
     tr.sql("USE s")
     return tr
