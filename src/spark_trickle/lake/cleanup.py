@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from spark_trickle.catalog.recovery import recover
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import jvm
-from spark_trickle.lake.attempt import PINNED_NAMESPACE
-from spark_trickle.lake.changelog import log_folder
 from spark_trickle.lake.attempt import PINNED_NAMESPACE, is_pin
+from spark_trickle.lake.changelog import log_folder
 from spark_trickle.lake.jvm import Java
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName

@@ -18,7 +18,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.delta_commits import Actions, Commits, Net, live_rows
 from spark_trickle.lake.delta_log import DeltaTables, Shape, Version, active
-from spark_trickle.lake.feed import WEIGHT, Feed, _cancel, _quoted
+from spark_trickle.lake.feed import WEIGHT, Feed, _quoted, cancel
 from spark_trickle.lake.jvm import handles
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ class _Reader:
         files = (*commits.by_change.files, *commits.by_files.files)
         if not aligned or any(f.get("partitionValues") is None for f in files):
             both = self.whole(self._new, 1).unionAll(self.whole(old, -1))
-            return Feed(_cancel(both, self._columns), None, False, "comparison of two versions")
+            return Feed(cancel(both, self._columns), None, False, "comparison of two versions")
         net, passed = commits.by_change, self._gone(commits.passing)
         if passed or commits.by_files.bytes < net.bytes:
             net = commits.by_files
         if net.removed and self._follows(before, commits) and not passed and not self._gone(commits.change_files):
             # An overwrite is there as all rows deleted and all inserted, a row changed twice as two changes.
-            frame = _cancel(self._change_feed(old), self._columns)
+            frame = cancel(self._change_feed(old), self._columns)
             return Feed(frame, None, False, "change data feed", len(net.files), net.bytes)
         return self._by_files(net)
 
@@ -88,7 +88,7 @@ class _Reader:
         if not net.added:
             return Feed(self._read(net.removed, -1), None, False, "removed files", files, size)
         both = self._read(net.added, 1).unionAll(self._read(net.removed, -1))
-        return Feed(_cancel(both, self._columns), None, False, "multisets", files, size)
+        return Feed(cancel(both, self._columns), None, False, "multisets", files, size)
 
     def _read(self, files: Sequence[Actions], weight: int) -> DataFrame:
         """The rows of files, in the schema of the cut."""
