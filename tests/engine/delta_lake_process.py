@@ -280,6 +280,7 @@ def recreated(world: World) -> None:
     world.sql(f"CREATE TABLE {world.path('again')} ({COLUMNS}) USING delta")
     world.sql(f"INSERT INTO {world.path('again')} VALUES (70, 7, 7.0, 7, 'seven')")
     assert world.now("again").number == same.number
+    world.refused("SNAPSHOT_EXPIRED", lambda: tr.verify("s.anew"))
     result = tr.refresh("s.anew")
     assert (result.action, result.reason.split(":")[0]) == (Action.REINITIALIZE, "TABLE_REPLACED"), result
     world.refused("TABLE_REPLACED", lambda: tr.refresh("s.strict"))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.lake.delta_commits import Commits, fold
+from spark_trickle.lake.delta_commits import Commits, fold, live_rows
 from spark_trickle.lake.delta_schema import as_seen, with_ids
 from spark_trickle.lake.jvm import Java, TableFacts, fields_of, handles
 from spark_trickle.spark.compile import quote
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _PREFIX = "delta:"
 _KEPT = 256
+# What Delta says about a version that it cannot put together any more.
+_GONE = ("DELTA_", "VersionNotFound", "FileNotFound", "not found", "not contiguous")
 _AT_ONCE = 8  # files that are looked at together: an object store takes its time for each
 
 
@@ -115,7 +117,7 @@ class DeltaTables:
         if found is None:
             self._prepare(version.location)
             with active(self.session):
-                snapshot = self.snapshot(version)
+                snapshot = self._call(version.location, lambda: self.snapshot(version))
                 seen = self._seen.get(version.seen)
                 found = self._call(version.location, lambda: _shape(self.session, version, snapshot, seen))
             self._keep(self._shapes, key, found)
@@ -136,7 +138,9 @@ class DeltaTables:
         try:
             return self._log(version.location).getSnapshotAt(version.number, none, none, False)
         except Exception as error:
-            raise _expired(version) from error
+            if any(sign in str(error) for sign in _GONE):
+                raise _expired(version) from error
+            raise
 
     def _prepare(self, location: str) -> None:
         if not self._ready:
@@ -171,9 +175,15 @@ class DeltaTables:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def rows(self, session: SparkSession, version: Version) -> int:
-        """Its rows; Delta tells from the statistics of its files, where it can."""
-        key = str(version)
+    def rows(self, session: SparkSession, version: Version, cut: Version) -> int:
+        """Rows of a version. Delta tells from the statistics of its files, where it can."""
+        if version.number != cut.number:
+            # Delta has the log of the current version at hand, and would have to replay that of an older one.
+            net = self.commits(version, cut).by_files
+            added = [live_rows(f) for f in net.added]
+            if not net.removed and None not in added:
+                return self.rows(session, cut, cut) - sum(n for n in added if n is not None)
+        key = str(version.own)
         with self._lock:
             found = self._rows.get(key)
         if found is None:
@@ -226,10 +236,12 @@ class DeltaTables:
 
         Files that OPTIMIZE has replaced may be gone as long as no row changed.
         """
+        if old.table_id != new.table_id:
+            return "it is another table"
         try:
             commits = self.commits(old, new)
             with active(self.session):
-                self.snapshot(old)
+                self._call(old.location, lambda: self.snapshot(old))
         except TrickleError as error:
             if error.code != "SNAPSHOT_EXPIRED":
                 raise

@@ -66,7 +66,8 @@ class Lake:
     def rows(self, session: SparkSession, location: str, snapshot_id: int) -> int | None:
         """Rows of the table at a snapshot; None: nobody counted them."""
         if is_delta(location):
-            return self.delta.rows(session, Version.of(location).at(snapshot_id))
+            cut = Version.of(location)
+            return self.delta.rows(session, cut.at(snapshot_id), cut)
         snapshot = self.metadata(location).snapshot(snapshot_id)
         summary = dict(snapshot.summary()) if snapshot is not None else {}
         if "total-records" not in summary:
