@@ -118,10 +118,8 @@ class Refresher:
         pending = self._pending(order, known, names, mode)
         results: dict[TableName, RefreshResult] = {}
         if pending:
-            try:
-                results = self._run(pending, names, mode, together=together, initiated_by=initiated_by)
-            finally:  # a chain may have published some of its tables before it failed
-                self.protector.protect(sources_of(known[n] for n in pending))
+            results = self._run(pending, names, mode, together=together, initiated_by=initiated_by)
+            self.protector.protect(sources_of(known[n] for n in pending))
         for name in names:
             if name not in results:
                 results[name] = self._no_data(known[name], started, initiated_by)
