@@ -92,7 +92,6 @@ EXPIRE = (
     "CALL lake.system.expire_snapshots(table => '{name}', older_than => TIMESTAMP '2099-01-01 00:00:00', "
     "retain_last => 1)"
 )
-SEVERAL = (INSERT, "UPDATE {t} SET v = v + 1 WHERE id = {id}", "DELETE FROM {t} WHERE id = {id}", INSERT)
 
 
 def compact(how: str = "") -> str:

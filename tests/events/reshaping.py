@@ -109,7 +109,7 @@ RESHAPING: tuple[Event, ...] = (
         ("ALTER TABLE {t} DROP COLUMN {unused}",),
         NOTHING,
         NO_DATA,
-        before=("ALTER TABLE {t} ADD COLUMN c{new} STRING", INSERT),
+        before=("ALTER TABLE {t} ADD COLUMN c{new} STRING",),
         once=True,
     ),
     Event(
