@@ -12,6 +12,7 @@ two states. Only files that differ are read:
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ WEIGHT = "__w"
 
 _CATALOG = "default_rewrite_catalog"  # Iceberg's catalog of staged scans; its source registers it on demand
 STRETCHES = 8  # beyond this many compactions in between, comparing the two ends is cheaper
-_INDEXED_FILES = 64  # touched files whose deletion vectors are loaded on the driver to learn which way they changed
+_INDEXED_FILES = 64  # touched files whose deleted positions are loaded on the driver
 _BROADCAST_ROWS = 100_000  # deleted positions that may go through the driver
 Staged = tuple[Java, Java, str]  # of a staged scan: how to forget it
 _VERSION = ("_row_id", "_last_updated_sequence_number")
@@ -235,8 +236,6 @@ class _Builder:
 
     def _touched(self, pairs: Sequence[tuple[FileState, FileState]]) -> None:
         """Rows deleted on one side only: read with Iceberg's `_deleted` flag, so that only deleted rows are joined."""
-        from pyspark.sql import functions as F
-
         grown = [(was, now) for was, now in pairs if not was.deletes]
         shrunk = [(was, now) for was, now in pairs if not now.deletes]
         changed = [(was, now) for was, now in pairs if was.deletes and now.deletes]
@@ -244,9 +243,48 @@ class _Builder:
             if states:
                 rows = _vector_rows(states)
                 self._part(self._weigh(self._deleted(states), weight), "deleted rows", rows, positive=weight > 0)
-        if not changed:
-            return
-        only_grew, rows = self._only_grew(changed)
+        if changed and self._few_positions(changed):
+            self._by_position(changed)
+        elif changed:
+            self._by_comparison(changed)
+
+    def _few_positions(self, pairs: Sequence[tuple[FileState, FileState]]) -> bool:
+        deletes = [d for pair in pairs for state in pair for d in state.deletes]
+        few = len(pairs) <= _INDEXED_FILES and sum(d.rows for d in deletes) <= _BROADCAST_ROWS
+        return few and not any(d.by_value for d in deletes)
+
+    def _by_position(self, pairs: Sequence[tuple[FileState, FileState]]) -> None:
+        """The positions that only one side deletes are known before anything is read: each file is read once."""
+        from pyspark.sql import functions as F
+
+        gone: list[tuple[FileState, list[int]]] = []
+        back: list[tuple[FileState, list[int]]] = []
+        for was, now in pairs:
+            newly, again = self._files.differing_positions(was, now)
+            if newly:
+                gone.append((now, newly))
+            if again:
+                back.append((was, again))
+        for found, weight in ((gone, -1), (back, 1)):
+            if not found:
+                continue
+            listed = json.dumps([{"f": state.path, "p": positions} for state, positions in found])
+            places = self._session.sql(
+                "SELECT f AS _other_file, explode(p) AS _other_pos FROM "
+                "(SELECT inline(from_json(:listed, 'array<struct<f: string, p: array<bigint>>>')))",
+                args={"listed": listed},
+            )
+            side = self._deleted([state for state, _ in found])
+            same = (side["_file"] == places["_other_file"]) & (side["_pos"] == places["_other_pos"])
+            chosen = side.join(F.broadcast(places), same, "left_semi")
+            rows = sum(len(positions) for _, positions in found)
+            self._part(self._weigh(chosen, weight), "deleted rows", rows, positive=weight > 0)
+
+    def _by_comparison(self, changed: Sequence[tuple[FileState, FileState]]) -> None:
+        """Deleted rows of one side that are not deleted on the other."""
+        from pyspark.sql import functions as F
+
+        only_grew = all(was.deletes < now.deletes for was, now in changed)
         was = self._deleted([was for was, _ in changed])
         now = self._deleted([now for _, now in changed])
         place = ("_file", "_pos")
@@ -259,23 +297,7 @@ class _Builder:
             known = other.select(*(other[c].alias(f"_other{c}") for c in place))
             same = (side["_file"] == known["_other_file"]) & (side["_pos"] == known["_other_pos"])
             left = side.join(F.broadcast(known) if small else known, same, "left_anti")
-            self._part(self._weigh(left, weight), "deleted rows", rows if only_grew else None, positive=weight > 0)
-
-    def _only_grew(self, pairs: Sequence[tuple[FileState, FileState]]) -> tuple[bool, int | None]:
-        """Whether no row came back, and how many rows were deleted (None: not known from metadata)."""
-        if all(was.deletes < now.deletes for was, now in pairs):
-            return True, None
-        vectors = all(d.is_vector for pair in pairs for state in pair for d in state.deletes)
-        if not vectors or len(pairs) > _INDEXED_FILES:
-            return False, None
-        rows = 0
-        for was, now in pairs:
-            before, after = self._files.position_index(was), self._files.position_index(now)
-            rows += after.cardinality() - before.cardinality()
-            before.merge(after)
-            if before.cardinality() != after.cardinality():
-                return False, None
-        return True, rows
+            self._part(self._weigh(left, weight), "deleted rows", None, positive=weight > 0)
 
     # -- staged scans ----------------------------------------------------------------------------------------
 

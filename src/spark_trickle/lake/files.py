@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _CONTENT = "org.apache.iceberg.ContentFile"
 _DELETE = "org.apache.iceberg.DeleteFile"
+_INDEX = "org.apache.iceberg.deletes.PositionDeleteIndex"
 _LOCATION = (_CONTENT, "location")
 _REFERENCED = ("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation", _DELETE)
 # What Iceberg's own planning selects: everything a scan task needs, no column statistics.
@@ -36,6 +37,11 @@ class DeleteState:
     size: int
     is_vector: bool
     file: Java = field(compare=False)
+
+    @property
+    def by_value(self) -> bool:
+        """An equality delete: it names no positions."""
+        return not self.is_vector and self.file.equalityFieldIds() is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +202,19 @@ class FileReader:
     def position_index(self, state: FileState) -> Java:
         """The deleted positions of a file as Iceberg's PositionDeleteIndex (position deletes and vectors only)."""
         return self._index(state.path, state.deletes)
+
+    def differing_positions(self, was: FileState, now: FileState) -> tuple[list[int], list[int]]:
+        """Positions that are deleted on the new side only, and on the old side only; no equality deletes."""
+        before, after = self.position_index(was), self.position_index(now)
+        return self._positions_minus(after, before), self._positions_minus(before, after)
+
+    def _positions_minus(self, index: Java, other: Java) -> list[int]:
+        found = self._jvm.java.util.ArrayList()
+        add = self._h.handle("java.util.Collection", "add", "java.lang.Object").bindTo(found)
+        index.forEach(self._h.as_interface(add, "java.util.function.LongConsumer"))
+        deleted = self._h.handle(_INDEX, "isDeleted", "long").bindTo(other)
+        found.removeIf(self._h.as_interface(deleted, "java.util.function.Predicate"))
+        return [int(p) for p in self._h.text(found)]
 
     def _index(self, path: str, states: Iterable[DeleteState]) -> Java:
         inputs, deletes = self._jvm.java.util.HashMap(), self._jvm.java.util.ArrayList()

@@ -69,7 +69,7 @@ class Handles:
         self.tables = get.invoke(None, self.array(jvm.java.lang.Object))
 
     def class_of(self, name: str) -> Java:
-        return self._loader.loadClass(name)
+        return self.jvm.java.lang.Long.TYPE if name == "long" else self._loader.loadClass(name)
 
     def array(self, kind: Java, *items: Java) -> Java:
         made = self._gateway.new_array(kind, len(items))
@@ -103,6 +103,11 @@ class Handles:
             function = self._functions[key] = self.as_interface(self.getter(*steps), _GUAVA)
         text = self._joiner.join(self.iterables.transform(items, function))
         return text.split(_SEPARATOR) if text or not self.iterables.isEmpty(items) else []
+
+    def text(self, items: Java) -> list[str]:
+        """The items of a Java collection as text, in one round trip."""
+        joined = self._joiner.join(items)
+        return joined.split(_SEPARATOR) if joined else []
 
     def lookup_function(self, table: Java) -> Java:
         """A java.util.function.Function that reads a java.util.Map; null for a missing key."""
