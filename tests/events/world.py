@@ -275,8 +275,8 @@ class World:
             try:
                 DOES[step.name](self.tr, *arguments)
             except ValueError as error:
-                if "PyIceberg does not yet support equality deletes" in str(error):
-                    raise NotApplicable("PyIceberg cannot read this table") from error
+                if any(limit in str(error) for limit in writers.PYICEBERG_CANNOT):
+                    raise NotApplicable("PyIceberg cannot write this table") from error
                 raise
             return
         text = step.format_map(values)

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from spark_trickle import Trickle
 
 
+# Tables that PyIceberg 0.12 does not touch: with equality deletes, with two fields of one transform over one column.
+PYICEBERG_CANNOT = ("PyIceberg does not yet support equality deletes", "Cannot have redundant partitions")
+
+
 def pyiceberg_table(tr: Trickle, name: str) -> Any:
     from pyiceberg.catalog.sql import SqlCatalog
 
