@@ -140,6 +140,7 @@ def changed_files(tr: Trickle, table: Any, old: int, new: int, feed: Feed) -> li
 
 
 def measure(tr: Trickle, what: str, name: str, old: int, repeat: int, columns: Sequence[str] = COLUMNS) -> Row:
+    """`old` to now, `repeat` times."""
     session, new = tr.refresher.lake.session, head(tr, name)
     planning, totals, reads, nothing = [], [], [], reading_nothing(tr)
     for _ in range(repeat):
@@ -212,14 +213,15 @@ def keys_of_one_file(tr: Trickle, place: int) -> tuple[int, int, int]:
 
 
 def one_file(tr: Trickle, options: argparse.Namespace) -> list[Row]:
-    rows, repeat, watched = [], options.repeat, []
+    rows, repeat = [], options.repeat
     one = options.files // 3
     low, high, count = keys_of_one_file(tr, one)
     old = head(tr, NAME)
     copied = f"SELECT /*+ COALESCE(1) */ * FROM lake.{NAME} WHERE l_orderkey BETWEEN {low + 1} AND {high - 1}"
     tr.sql(f"INSERT INTO lake.{NAME} {copied}")
     rows.append(measure(tr, f"append of one file ({count:,} rows)", NAME, old, repeat))
-    watched.append((old, "append"))
+    if options.profile:
+        profile(tr, NAME, old, "append")
 
     low, high, count = keys_of_one_file(tr, one + 2)
     old = head(tr, NAME)
@@ -229,11 +231,13 @@ def one_file(tr: Trickle, options: argparse.Namespace) -> list[Row]:
     keys = [r[0] for r in tr.sql(chosen).collect()]
     tr.sql(f"DELETE FROM lake.{NAME} WHERE l_orderkey BETWEEN {keys[0]} AND {keys[-1]}")
     rows.append(measure(tr, "delete of 100 rows of one file", NAME, old, repeat))
-    watched.append((old, "delete"))
+    if options.profile:
+        profile(tr, NAME, old, "delete")
     old = head(tr, NAME)
     tr.sql(f"DELETE FROM lake.{NAME} WHERE l_orderkey BETWEEN {keys[-1] + 1} AND {keys[-1] + 100}")
     rows.append(measure(tr, "another delete in that file", NAME, old, repeat))
-    watched.append((old, "second delete"))
+    if options.profile:
+        profile(tr, NAME, old, "second delete")
 
     compacted = (low, high)
     low, high, count = keys_of_one_file(tr, one + 5)
@@ -243,7 +247,8 @@ def one_file(tr: Trickle, options: argparse.Namespace) -> list[Row]:
         f"AND pmod(hash(l_orderkey, l_linenumber), 100) = 0"
     )
     rows.append(measure(tr, "update of 1 % of one file", NAME, old, repeat))
-    watched.append((old, "update"))
+    if options.profile:
+        profile(tr, NAME, old, "update")
 
     old = head(tr, NAME)
     low, high = compacted
@@ -252,11 +257,9 @@ def one_file(tr: Trickle, options: argparse.Namespace) -> list[Row]:
         f"where => 'l_orderkey > {low} and l_orderkey < {high}')"
     ).first()
     rows.append(measure(tr, f"compaction of {done[0]} files", NAME, old, repeat))
-    watched.append((old, "compaction"))
-    rows.append(measure_whole(tr, min(repeat, 3)))
     if options.profile:
-        for old, what in watched[-1:]:
-            profile(tr, NAME, old, what)
+        profile(tr, NAME, old, "compaction")
+    rows.append(measure_whole(tr, min(repeat, 3)))
     return rows
 
 
@@ -326,7 +329,7 @@ def main() -> int:
     parser.add_argument("--snapshots", type=int, default=500)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--memory", default="4g", help="of the Spark driver")
-    parser.add_argument("--profile", action="store_true", help="say where planning a compaction spends its time")
+    parser.add_argument("--profile", action="store_true", help="say where planning spends its time")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="trickle-feed-"))
     try:
