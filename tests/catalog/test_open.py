@@ -7,6 +7,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -236,3 +238,13 @@ def test_a_path_with_odd_characters(tmp_path: Path) -> None:
     assert store.setting("a") == "1"
     assert (folder / "catalog.db").exists()
     store.close()
+
+
+def test_two_new_catalogs_at_once(tmp_path: Path) -> None:
+    """Alembic keeps its context in the process: two migrations must not meet in it."""
+    def make(n: int) -> int:
+        with closing(open_catalog(f"sqlite:///{tmp_path / f'catalog{n}.db'}")) as store:
+            return len(store.stream_tables())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(make, range(8))) == [0] * 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from spark_trickle.errors import TrickleError
 
 _VERSION = select(column("version_num", String)).select_from(table(VERSION_TABLE))
 _LOCK_KEY = 0x747269636B6C65  # "trickle", for PostgreSQL's advisory lock
+_ONE_AT_A_TIME = threading.Lock()  # Alembic's context belongs to the process, not to the database
 
 
 def open_catalog(url: str, *, busy_seconds: float = 60.0) -> CatalogStore:
@@ -85,7 +87,7 @@ def _migrate(database: Database) -> None:
     config.set_main_option("script_location", location.replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     # The write transaction is the lock on SQLite; who comes second finds the work done.
-    with database.write() as connection:
+    with _ONE_AT_A_TIME, database.write() as connection:
         if not database.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
         if _exists(database, connection) and _version(database, connection) == HEAD:

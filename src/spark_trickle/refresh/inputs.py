@@ -93,6 +93,9 @@ def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
         if now.id != used.field_id:
             return "TABLE_REPLACED", f"column {used.name} of {item.name} is another one than at the last refresh"
         if now.type != used.type and not same_where_shared(used.type, now.type):
+            if shown_type(now.type) == shown_type(used.type):
+                what = f"a field inside column {used.name} of {item.name} was dropped and made again"
+                return "TABLE_REPLACED", f"{what}: it is another one than at the last refresh"
             changed = f"from {shown_type(used.type)} to {shown_type(now.type)}"
             return "SOURCE_CHANGED", f"column {used.name} of {item.name} changed its type {changed}"
     if item.changed and known.snapshot_id is not None:
