@@ -187,7 +187,7 @@ RESHAPING: tuple[Event, ...] = (
         "schema",
         "a used field of a struct is dropped",
         ("ALTER TABLE {t} DROP COLUMN s.{inner}",),
-        Expect(Action.REINITIALIZE, "SOURCE_CHANGED", of=("ev.kept", "ev.joined")),
+        Expect(Action.REINITIALIZE, "SOURCE_CHANGED", "TABLE_REPLACED", of=("ev.kept", "ev.joined")),
         NO_DATA,
         after=("ALTER TABLE {t} ADD COLUMN s.b STRING",),
         once=True,

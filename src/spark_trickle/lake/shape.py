@@ -46,13 +46,18 @@ def lost(used: str, now: str) -> tuple[str, ...]:
     return tuple(path for path, f in _fields(_type(used)) if f["id"] not in there)
 
 
+def made_again(used: str, now: str) -> tuple[str, ...]:
+    """The fields inside a column that were dropped and made again under the same name."""
+    after = {path: f["id"] for path, f in _fields(_type(now))}
+    return tuple(path for path, f in _fields(_type(used)) if after.get(path, f["id"]) != f["id"])
+
+
 def same_where_shared(used: str, now: str) -> bool:
     """Whether two types of one column differ in nothing but fields that only one of them has."""
+    if made_again(used, now):
+        return False  # old rows lost their values
     one, other = _type(used), _type(now)
-    before, after = ({path: f["id"] for path, f in _fields(t)} for t in (one, other))
-    if any(after.get(path, id) != id for path, id in before.items()):
-        return False  # dropped and made again: old rows lost their values
-    shared = {*before.values()} & {*after.values()}
+    shared = {f["id"] for _, f in _fields(one)} & {f["id"] for _, f in _fields(other)}
     return bool(_cut(one, shared) == _cut(other, shared))
 
 

@@ -14,7 +14,7 @@ from spark_trickle.lake.delta_feed import read_delta_changes
 from spark_trickle.lake.delta_log import is_delta
 from spark_trickle.lake.feed import Feed, read_changes
 from spark_trickle.lake.jvm import Java, TableFacts
-from spark_trickle.lake.shape import same_where_shared, shown_type
+from spark_trickle.lake.shape import made_again, same_where_shared, shown_type
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Dependency, InputKind, Pointer, TableName, UsedColumn
 from spark_trickle.refresh.definition import Compiled
@@ -93,9 +93,9 @@ def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
         if now.id != used.field_id:
             return "TABLE_REPLACED", f"column {used.name} of {item.name} is another one than at the last refresh"
         if now.type != used.type and not same_where_shared(used.type, now.type):
-            if shown_type(now.type) == shown_type(used.type):
-                what = f"a field inside column {used.name} of {item.name} was dropped and made again"
-                return "TABLE_REPLACED", f"{what}: it is another one than at the last refresh"
+            again = made_again(used.type, now.type)
+            if again:
+                return "TABLE_REPLACED", f"{used.name}.{again[0]} of {item.name} was dropped and made again"
             changed = f"from {shown_type(used.type)} to {shown_type(now.type)}"
             return "SOURCE_CHANGED", f"column {used.name} of {item.name} changed its type {changed}"
     if item.changed and known.snapshot_id is not None:
