@@ -22,7 +22,7 @@ from spark_trickle.lake.attempt import Attempts, is_pin
 from spark_trickle.lake.functions import Functions
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import LAKE, Pointer, TableName
-from spark_trickle.spark.compile import quote, quote_table
+from spark_trickle.spark.compile import quote
 from spark_trickle.spark.session import has_delta, new_session, use_delta
 from spark_trickle.sql.mentions import without_catalog
 
@@ -110,18 +110,14 @@ class Cuts:
         if snapshot is None:
             return
         try:
-            self._load(pointer.name).manageSnapshots().createTag(tag, snapshot).commit()
+            self.lake.load(pointer.name).manageSnapshots().createTag(tag, snapshot).commit()
         except Exception as error:  # a table that may not be tagged is in the cut all the same, unprotected
             _log.warning("%s is not protected from snapshot expiry: %s", pointer.name, str(error).splitlines()[0])
 
     def _untag(self, name: TableName, tag: str) -> None:
-        table = self._load(name)
+        table = self.lake.load(name)
         if table.refs().containsKey(tag):
             table.manageSnapshots().removeTag(tag).commit()
-
-    def _load(self, name: TableName) -> jvm.Java:
-        util = jvm.handles(self.spark).jvm.org.apache.iceberg.spark.Spark3Util
-        return util.loadIcebergTable(self.lake.session._jsparkSession, f"{quote(LAKE)}.{quote_table(name)}")
 
 
 def _use(session: SparkSession, catalog: str, namespace: str) -> None:

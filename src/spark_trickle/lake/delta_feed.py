@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.delta_commits import Actions, Commits, Net, live_rows
-from spark_trickle.lake.delta_log import DeltaTables, Shape, Version, active
-from spark_trickle.lake.feed import WEIGHT, Feed, _quoted, cancel
-from spark_trickle.lake.jvm import handles
+from spark_trickle.lake.delta_log import DeltaTables, Description, Version
+from spark_trickle.lake.feed import WEIGHT, Feed, cancel
+from spark_trickle.lake.jvm import active, handles
+from spark_trickle.spark.compile import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -51,7 +52,7 @@ class _Reader:
         if not commits.changed:
             return Feed(None, 0, True, "no row changed")
         try:
-            before = self._delta.shape(old)
+            before = self._delta.describe(old)
         except TrickleError as error:
             raise TrickleError("SNAPSHOT_EXPIRED", error.message) from error
         aligned = all(tuple(m["partitionColumns"]) == before.partitioned_by for m in commits.metadata)
@@ -68,7 +69,7 @@ class _Reader:
             return Feed(frame, None, False, "change data feed", len(net.files), net.bytes)
         return self._by_files(net)
 
-    def _follows(self, before: Shape, commits: Commits) -> bool:
+    def _follows(self, before: Description, commits: Commits) -> bool:
         """Whether the table's own change data feed was on all the way, in one schema."""
         on = before.change_feed and all(_feeds(m) for m in commits.metadata)
         return on and all(m["schemaString"] == before.schema for m in commits.metadata)
@@ -77,7 +78,7 @@ class _Reader:
         from pyspark.sql import functions as F
 
         frame = self._session.sql(self._delta.select(version, self._new, self._columns))
-        return frame.select(*map(_quoted, self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
+        return frame.select(*map(quote, self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
 
     def _by_files(self, net: Net) -> Feed:
         files, size = len(net.files), net.bytes

@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import zlib
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.delta_commits import Commits, fold, live_rows
 from spark_trickle.lake.delta_schema import as_seen, with_ids
-from spark_trickle.lake.jvm import Java, TableFacts, fields_of, handles
+from spark_trickle.lake.jvm import Java, TableFacts, active, fields_of, handles
+from spark_trickle.lake.kept import Kept
 from spark_trickle.spark.compile import quote
 from spark_trickle.spark.session import require_delta, use_delta
 
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PREFIX = "delta:"
-_KEPT = 256
 # What Delta says about a version that it cannot put together any more.
 _GONE = ("DELTA_", "VersionNotFound", "FileNotFound", "not found", "not contiguous")
 _AT_ONCE = 8  # files that are looked at together: an object store takes its time for each
@@ -70,7 +67,7 @@ def is_delta(pointer: str | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Description:
     """What the metadata of a version says."""
 
     facts: TableFacts
@@ -87,10 +84,9 @@ class DeltaTables:
         self.session = session
         self._ready = False
         self._seen: dict[str, str] = {}
-        self._shapes: OrderedDict[str, Shape] = OrderedDict()
-        self._rows: OrderedDict[str, int] = OrderedDict()
-        self._commits: OrderedDict[tuple[str, int], Commits] = OrderedDict()
-        self._lock = threading.Lock()
+        self._described = Kept[str, Description]()
+        self._rows = Kept[str, int]()
+        self._commits = Kept[tuple[str, int], Commits](most=32)
 
     # -- versions --------------------------------------------------------------------------------------------------
 
@@ -109,22 +105,20 @@ class DeltaTables:
             number = int(snapshot.version())
             return Version(location, number, self._call(location, lambda: str(snapshot.metadata().id())))
 
-    def shape(self, version: Version) -> Shape:
+    def describe(self, version: Version) -> Description:
         """A version that cannot be loaded any more: SNAPSHOT_EXPIRED."""
-        key = str(version)
-        with self._lock:
-            found = self._shapes.get(key)
-        if found is None:
-            self._prepare(version.location)
-            with active(self.session):
-                snapshot = self._call(version.location, lambda: self.snapshot(version))
-                seen = self._seen.get(version.seen)
-                found = self._call(version.location, lambda: _shape(self.session, version, snapshot, seen))
-            self._keep(self._shapes, key, found)
-        return found
+        return self._described.get(str(version), lambda: self._read_description(version))
+
+    def _read_description(self, version: Version) -> Description:
+        self._prepare(version.location)
+        with active(self.session):
+            snapshot = self._call(version.location, lambda: self.snapshot(version))
+            seen = self._seen.get(version.seen)
+            found: Description = self._call(version.location, lambda: _describe(self.session, version, snapshot, seen))
+            return found
 
     def facts(self, pointer: str) -> TableFacts:
-        return self.shape(Version.of(pointer)).facts
+        return self.describe(Version.of(pointer)).facts
 
     def reshaped(self, pointer: str, schema: str) -> str:
         """The pointer of the same version in another schema, Iceberg's JSON with the ids of this table."""
@@ -183,14 +177,7 @@ class DeltaTables:
             added = [live_rows(f) for f in net.added]
             if not net.removed and None not in added:
                 return self.rows(session, cut, cut) - sum(n for n in added if n is not None)
-        key = str(version.own)
-        with self._lock:
-            found = self._rows.get(key)
-        if found is None:
-            counted = session.sql(f"SELECT count(*) FROM {table_sql(version)}").first()
-            found = int(counted[0]) if counted else 0
-            self._keep(self._rows, key, found)
-        return found
+        return self._rows.get(str(version.own), lambda: _count(session, version))
 
     def select(self, version: Version, cut: Version, columns: Sequence[str]) -> str:
         """The rows of a version in columns of the cut: another name of the same column is followed."""
@@ -199,37 +186,34 @@ class DeltaTables:
 
     def expressions(self, version: Version, cut: Version, columns: Sequence[str]) -> list[str]:
         """Columns of the cut over the names that the table has at a version."""
-        have = {f["id"]: f for f in json.loads(self.shape(version.own).facts.schema)["fields"]}
-        shape = self.shape(cut)
-        wanted = {f["name"].lower(): f for f in json.loads(shape.facts.schema)["fields"]}
+        have = {f["id"]: f for f in json.loads(self.describe(version.own).facts.schema)["fields"]}
+        described = self.describe(cut)
+        wanted = {f["name"].lower(): f for f in json.loads(described.facts.schema)["fields"]}
         items = []
         for column in columns:
             want = wanted[column.lower()]
             found = have.get(want["id"])
             value = "NULL" if found is None else as_seen(quote(found["name"]), found["type"], want["type"])
-            items.append(f"CAST({value} AS {shape.types[column.lower()]})")
+            items.append(f"CAST({value} AS {described.types[column.lower()]})")
         return items
 
     def old_state(self, pointer: str, number: int) -> str:
         """All columns of the cut at an older version."""
         cut = Version.of(pointer)
-        return self.select(cut.at(number), cut, [f.name for f in self.shape(cut).facts.fields])
+        return self.select(cut.at(number), cut, [f.name for f in self.describe(cut).facts.fields])
 
     # -- commits ---------------------------------------------------------------------------------------------------
 
     def commits(self, old: Version, new: Version) -> Commits:
         """What happened after `old` up to `new`. A commit that was removed from the log: SNAPSHOT_EXPIRED."""
-        key = (str(new), old.number)
-        with self._lock:
-            found = self._commits.get(key)
-        if found is None:
-            paths = [f"_delta_log/{n:020d}.json" for n in range(old.number + 1, new.number + 1)]
-            texts = self._each(new, paths, self._text)
-            if None in texts:
-                raise _expired(old)
-            found = fold([json.loads(line) for line in text.splitlines() if line.strip()] for text in texts)
-            self._keep(self._commits, key, found, most=32)
-        return found
+        return self._commits.get((str(new), old.number), lambda: self._read_commits(old, new))
+
+    def _read_commits(self, old: Version, new: Version) -> Commits:
+        paths = [f"_delta_log/{n:020d}.json" for n in range(old.number + 1, new.number + 1)]
+        texts = self._each(new, paths, self._text)
+        if None in texts:
+            raise _expired(old)
+        return fold([json.loads(line) for line in text.splitlines() if line.strip()] for text in texts)
 
     def unreadable(self, old: Version, new: Version, *, whole: bool = False) -> str | None:
         """Why `old` cannot be compared with `new`; `whole`: why it cannot be read at all.
@@ -284,33 +268,11 @@ class DeltaTables:
         finally:
             opened.close()
 
-    def _keep(self, store: OrderedDict[Any, Any], key: Any, value: Any, most: int = _KEPT) -> None:
-        with self._lock:
-            store[key] = value
-            while len(store) > most:
-                store.popitem(last=False)
-
 
 def table_sql(version: Version, *, pinned: bool = True) -> str:
     """The table, as SQL names it, at this version or as it is; Delta reads paths through the session's own catalog."""
     table = f"spark_catalog.delta.{quote(version.location)}"
     return f"{table} VERSION AS OF {version.number}" if pinned else table
-
-
-@contextmanager
-def active(session: SparkSession) -> Iterator[None]:
-    """Delta works in whatever session is active in the thread: this one, for a while."""
-    jvm: Any = session._jvm
-    sessions = session._get_j_spark_session_class(jvm)
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(session._jsparkSession)
-    try:
-        yield
-    finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
@@ -331,7 +293,12 @@ def _expired(version: Version) -> TrickleError:
     )
 
 
-def _shape(session: SparkSession, version: Version, snapshot: Java, seen: str | None) -> Shape:
+def _count(session: SparkSession, version: Version) -> int:
+    counted = session.sql(f"SELECT count(*) FROM {table_sql(version)}").first()
+    return int(counted[0]) if counted else 0
+
+
+def _describe(session: SparkSession, version: Version, snapshot: Java, seen: str | None) -> Description:
     iceberg = handles(session).jvm.org.apache.iceberg
     metadata = snapshot.metadata()
     text = str(metadata.schemaString())
@@ -348,7 +315,7 @@ def _shape(session: SparkSession, version: Version, snapshot: Java, seen: str | 
     properties = metadata.configuration()
     feed = properties.get("delta.enableChangeDataFeed")
     columns = metadata.partitionColumns()
-    return Shape(
+    return Description(
         facts=TableFacts(
             uuid=version.table_id,
             format_version=0,

@@ -16,12 +16,12 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.files import FileChanges, FileReader, FileState
 from spark_trickle.lake.jvm import Java, handles, with_positions
+from spark_trickle.spark.compile import quote
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -166,7 +166,7 @@ class _Builder:
     def feed(self, nothing: str) -> Feed:
         if not self._parts:
             return Feed(None, 0, True, nothing)
-        frame = reduce(lambda a, b: a.unionAll(b), self._parts)
+        frame = union(self._parts)
         kind = ", ".join(dict.fromkeys(self._kinds))
         total = sum(self._read.values())
         return Feed(frame, self._rows, self._append_only, kind, len(self._read), total, self._staged)
@@ -316,7 +316,7 @@ class _Builder:
 
     def _deleted(self, states: Sequence[FileState]) -> DataFrame:
         frame = self._stage(self._stand_in, states)
-        return frame.select(*map(_quoted, self._columns), "_file", "_pos", "_deleted").where("_deleted")
+        return frame.select(*map(quote, self._columns), "_file", "_pos", "_deleted").where("_deleted")
 
     def _stage(self, table: Java, states: Sequence[FileState]) -> DataFrame:
         self._read |= {state.path: state.bytes_read for state in states}
@@ -327,7 +327,7 @@ class _Builder:
     def _weigh(self, frame: DataFrame, weight: int) -> DataFrame:
         from pyspark.sql import functions as F
 
-        return frame.select(*(frame[_quoted(c)] for c in self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
+        return frame.select(*(frame[quote(c)] for c in self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame | None:
@@ -356,10 +356,6 @@ def _vector_rows(states: Sequence[FileState]) -> int | None:
     return None if None in live else sum(s.rows for s in states) - sum(n for n in live if n is not None)
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def cancel(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     """Sum the weights of equal rows and drop the zeros.
 
@@ -371,7 +367,7 @@ def cancel(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     keys: list[Column] = []
     values: list[Column] = []
     for i, name in enumerate(columns):
-        column, kind = F.col(_quoted(name)), frame.schema[name].dataType
+        column, kind = F.col(quote(name)), frame.schema[name].dataType
         if _contains(kind, "variant", "geometry", "geography"):
             return frame
         key = column

@@ -7,7 +7,8 @@ and read in bulk on the JVM with method handles (`Handles`), and come back as on
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -46,11 +47,27 @@ class TableFacts:
     schema: str = ""  # Iceberg's JSON of it, with its nested fields
 
 
+class Names:
+    """The packages and classes of the JVM, each asked for once: py4j asks again at every mention of every part."""
+
+    def __init__(self, package: Java) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> Java:
+        from py4j.java_gateway import JavaPackage
+
+        found = getattr(self._package, name)
+        if isinstance(found, JavaPackage):
+            found = Names(found)
+        setattr(self, name, found)  # the next mention does not come here
+        return found
+
+
 class Handles:
     """Iceberg methods as Java functions, made once per JVM. No Python callback is involved."""
 
     def __init__(self, jvm: Java, gateway: Java) -> None:
-        self.jvm = jvm
+        self.jvm: Java = Names(jvm)
         self._gateway = gateway
         self._loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         self._lookup = jvm.java.lang.invoke.MethodHandles.publicLookup()
@@ -137,6 +154,21 @@ def _handles(context: Java) -> Handles:
 
 def handles(session: SparkSession) -> Handles:
     return _handles(session.sparkContext)
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Iceberg and Delta work in the thread's active session, perhaps another one, or none: this one, for a while."""
+    sessions = getattr(handles(session).jvm, "org.apache.spark.sql.classic.SparkSession")
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def table_cache(session: SparkSession) -> Java:

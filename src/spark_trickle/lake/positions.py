@@ -7,13 +7,13 @@ Spark the way Iceberg's compaction writes (data files without a commit), then co
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.files import FileReader
-from spark_trickle.lake.jvm import Handles, Java, handles
+from spark_trickle.lake.jvm import Handles, Java, active, handles
+from spark_trickle.spark.compile import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,7 @@ def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
     coordinator = held.jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
     columns = [f.name() for f in table.schema().columns()]
     rows = frame.select(
-        *(frame["`" + c.replace("`", "``") + "`"] for c in columns),
+        *(frame[quote(c)] for c in columns),
         # null: these rows take their row id and version from the commit, like any appended row
         F.lit(None).cast("bigint").alias("_row_id"),
         F.lit(None).cast("bigint").alias("_last_updated_sequence_number"),
@@ -69,27 +69,12 @@ def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
     held.tables.add(name, table)
     try:
         options = {"rewritten-file-scan-task-set-id": name, "fanout-enabled": "true"}
-        with _active(session):
+        with active(session):  # Iceberg's source looks its catalog up in the thread's active session
             rows.write.format("iceberg").options(**options).mode("append").save(name)
         return coordinator.fetchNewFiles(table, name)
     finally:
         coordinator.clearRewrite(table, name)
         held.tables.remove(name)
-
-
-@contextmanager
-def _active(session: SparkSession) -> Iterator[None]:
-    """Iceberg's source looks its catalog up in the thread's active session; a thread of the user's has none."""
-    sessions = getattr(handles(session).jvm, "org.apache.spark.sql.classic.SparkSession")
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(session._jsparkSession)
-    try:
-        yield
-    finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
 
 
 def _delete(session: SparkSession, table: Java, snapshot: int, positions: Positions, commit: Java) -> None:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import jvm
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import LAKE, InputKind, Pointer, StreamTable, TableName
-from spark_trickle.spark.compile import quote, quote_table
+from spark_trickle.model import InputKind, Pointer, StreamTable, TableName
 
 _log = logging.getLogger(__name__)
 
@@ -79,9 +78,7 @@ class Protector:
         metadata = self.lake.metadata(pointer.location)
         if not self._change(metadata, frontiers):
             return
-        util = jvm.handles(self.lake.session).jvm.org.apache.iceberg.spark.Spark3Util
-        name = f"{quote(LAKE)}.{quote_table(pointer.name)}"
-        table = util.loadIcebergTable(self.lake.session._jsparkSession, name)
+        table = self.lake.load(pointer.name)
         change = self._change(table.operations().current(), frontiers)
         if not change:
             return

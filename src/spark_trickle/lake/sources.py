@@ -117,9 +117,9 @@ class Sources:
 
 def write_view(lake: Lake, name: TableName, version: Version, *, pinned: bool) -> str:
     """Written as Iceberg would, without asking Spark to analyze the text: the columns are known."""
-    shape = lake.delta.shape(version)
-    schema = json.loads(shape.facts.schema)
-    columns = [f.name for f in shape.facts.fields]
+    described = lake.delta.describe(version)
+    schema = json.loads(described.facts.schema)
+    columns = [f.name for f in described.facts.fields]
     if pinned:
         text = lake.delta.select(version, version, columns)
     else:

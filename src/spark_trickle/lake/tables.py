@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
 from spark_trickle.lake.delta_log import DeltaTables, Version, is_delta
 from spark_trickle.lake.jvm import Java, TableFacts
-from spark_trickle.model import Pointer
+from spark_trickle.lake.kept import Kept
+from spark_trickle.model import LAKE, Pointer, TableName
+from spark_trickle.spark.compile import quote, quote_table
 from spark_trickle.sql.lower import LakeView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_KEPT = 256
 
 
 class Lake:
@@ -26,34 +24,26 @@ class Lake:
     def __init__(self, session: SparkSession) -> None:
         self.session = session
         self.delta = DeltaTables(session)
-        self._metadata: OrderedDict[str, Java] = OrderedDict()
-        self._facts: OrderedDict[str, TableFacts] = OrderedDict()
-        self._views: OrderedDict[str, LakeView] = OrderedDict()
-        self._lock = threading.Lock()
+        self._metadata = Kept[str, Java](most=32)
+        self._facts = Kept[str, TableFacts]()
+        self._views = Kept[str, LakeView]()
 
     def metadata(self, location: str) -> Java:
         """Iceberg's TableMetadata in this file."""
-        with self._lock:
-            found = self._metadata.get(location)
-        if found is None:
-            try:
-                found = jvm.load_metadata(self.session, location)
-            except Exception as error:
-                raise TrickleError(
-                    "CATALOG_CORRUPT", f"the metadata file {location} cannot be read: {str(error).splitlines()[-1]}"
-                ) from error
-            self._keep(self._metadata, location, found, most=32)
-        return found
+        return self._metadata.get(location, lambda: self._read_metadata(location))
+
+    def _read_metadata(self, location: str) -> Java:
+        try:
+            return jvm.load_metadata(self.session, location)
+        except Exception as error:
+            raise TrickleError(
+                "CATALOG_CORRUPT", f"the metadata file {location} cannot be read: {str(error).splitlines()[-1]}"
+            ) from error
 
     def facts(self, location: str) -> TableFacts:
         if is_delta(location):
             return self.delta.facts(location)
-        with self._lock:
-            found = self._facts.get(location)
-        if found is None:
-            found = jvm.table_facts(self.session, self.metadata(location))
-            self._keep(self._facts, location, found)
-        return found
+        return self._facts.get(location, lambda: jvm.table_facts(self.session, self.metadata(location)))
 
     def expired(self, location: str, snapshot_id: int) -> str | None:
         """Why the table at an older snapshot cannot be known any more; None: it can."""
@@ -78,26 +68,23 @@ class Lake:
         """A read-only Iceberg table pinned at this metadata."""
         return jvm.static_table(self.session, self.metadata(location), name)
 
-    def view(self, pointer: Pointer) -> LakeView:
-        with self._lock:
-            found = self._views.get(pointer.location)
-        if found is None:
-            parser = jvm.handles(self.session).jvm.org.apache.iceberg.view.ViewMetadataParser
-            body = json.loads(parser.toJson(parser.read(jvm.file_io(self.session), pointer.location)))
-            current = next(v for v in body["versions"] if v["version-id"] == body["current-version-id"])
-            schema = next(s for s in body["schemas"] if s["schema-id"] == current["schema-id"])
-            text = next(r["sql"] for r in current["representations"] if r["dialect"] == "spark")
-            found = LakeView(
-                name=pointer.name,
-                text=text,
-                namespace=".".join(current["default-namespace"]),
-                columns=tuple(f["name"] for f in schema["fields"]),
-            )
-            self._keep(self._views, pointer.location, found)
-        return found
+    def load(self, name: TableName) -> Java:
+        """The table in the lake's own catalog, as it is now: commits go there."""
+        util = jvm.handles(self.session).jvm.org.apache.iceberg.spark.Spark3Util
+        return util.loadIcebergTable(self.session._jsparkSession, f"{quote(LAKE)}.{quote_table(name)}")
 
-    def _keep(self, store: OrderedDict[str, Any], key: str, value: Any, most: int = _KEPT) -> None:
-        with self._lock:
-            store[key] = value
-            while len(store) > most:
-                store.popitem(last=False)
+    def view(self, pointer: Pointer) -> LakeView:
+        return self._views.get(pointer.location, lambda: self._read_view(pointer))
+
+    def _read_view(self, pointer: Pointer) -> LakeView:
+        parser = jvm.handles(self.session).jvm.org.apache.iceberg.view.ViewMetadataParser
+        body = json.loads(parser.toJson(parser.read(jvm.file_io(self.session), pointer.location)))
+        current = next(v for v in body["versions"] if v["version-id"] == body["current-version-id"])
+        schema = next(s for s in body["schemas"] if s["schema-id"] == current["schema-id"])
+        text = next(r["sql"] for r in current["representations"] if r["dialect"] == "spark")
+        return LakeView(
+            name=pointer.name,
+            text=text,
+            namespace=".".join(current["default-namespace"]),
+            columns=tuple(f["name"] for f in schema["fields"]),
+        )
