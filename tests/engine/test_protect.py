@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,19 @@ def test_a_source_that_refuses_tags(always: Trickle) -> None:
     assert always.refresh("s.refuses_st").action is Action.NO_DATA
     always.drop_stream_table("s.refuses_st")
     assert len([a for a in always.store.alerts() if a.code == "UNPROTECTED"]) == 1
+
+
+def test_threads_that_refresh_at_once_do_not_meet_in_the_tags(lake: Trickle) -> None:
+    make(lake, "s.busy")
+    names = [f"s.busy{n}" for n in range(5)]
+    for name in names:
+        lake.create_stream_table(name, "SELECT v, count(*) AS n FROM s.busy GROUP BY v")
+    for _ in range(2):
+        lake.sql("INSERT INTO s.busy VALUES (1, 1)")
+        with ThreadPoolExecutor(len(names)) as pool:
+            assert {r.action for r in pool.map(lake.refresh, names)} == {Action.DIFFERENTIAL}
+    assert not [a for a in lake.store.alerts() if a.code == "UNPROTECTED" and a.name == "s.busy"]
+    assert tags(lake, "s.busy") == set()
 
 
 def test_an_expired_frontier_starts_anew_once(lake: Trickle) -> None:

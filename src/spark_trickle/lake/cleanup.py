@@ -35,7 +35,7 @@ def clean_up(session: SparkSession, store: CatalogStore, lake: Lake) -> tuple[st
                 if dead.issuperset(store.catalogs_with(pointer.name)):  # else a cut or a reader uses the files
                     _delete_staged(session, lake, pointer, live)
             except Exception as error:  # a leftover that cannot be read must not keep the lake shut
-                _log.warning("left behind: %s (%s)", pointer.location, str(error).splitlines()[0])
+                _log.warning("left behind: %s (%s)", pointer.location, jvm.why(error))
         with store.write() as tx:
             tx.drop_catalog(leftover.catalog)
     sweep(session, store)
@@ -100,7 +100,7 @@ def sweep(session: SparkSession, store: CatalogStore) -> None:
             delete_files(session, [item.location])
             done.append(item.id)
         except Exception as error:
-            _log.warning("not deleted yet: %s (%s)", item.location, str(error).splitlines()[0])
+            _log.warning("not deleted yet: %s (%s)", item.location, jvm.why(error))
     if done:
         with store.write() as tx:
             tx.drop_garbage(done)

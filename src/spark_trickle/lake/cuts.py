@@ -112,7 +112,7 @@ class Cuts:
         try:
             self.lake.load(pointer.name).manageSnapshots().createTag(tag, snapshot).commit()
         except Exception as error:  # a table that may not be tagged is in the cut all the same, unprotected
-            _log.warning("%s is not protected from snapshot expiry: %s", pointer.name, str(error).splitlines()[0])
+            _log.warning("%s is not protected from snapshot expiry: %s", pointer.name, jvm.why(error))
 
     def _untag(self, name: TableName, tag: str) -> None:
         table = self.lake.load(name)

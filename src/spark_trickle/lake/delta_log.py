@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.delta_commits import Commits, fold, live_rows
 from spark_trickle.lake.delta_schema import as_seen, with_ids
-from spark_trickle.lake.jvm import Java, TableFacts, active, fields_of, handles
+from spark_trickle.lake.jvm import Java, TableFacts, active, fields_of, handles, why
 from spark_trickle.lake.kept import Kept
 from spark_trickle.spark.compile import quote
 from spark_trickle.spark.session import require_delta, use_delta
@@ -159,11 +159,9 @@ class DeltaTables:
         except TrickleError:
             raise
         except Exception as error:
-            lines = [line.strip() for line in str(error).splitlines() if not line.startswith("An error occurred")]
-            why = next((line for line in lines if line not in ("", ":")), type(error).__name__)
             raise TrickleError(
                 "SPARK_FAILED",
-                f"the Delta Lake table at {location} cannot be read: {why}",
+                f"the Delta Lake table at {location} cannot be read: {why(error)}",
                 hint="Check the location, and that Spark may read it.",
             ) from error
 

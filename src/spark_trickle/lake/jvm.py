@@ -147,6 +147,13 @@ class Handles:
         items.removeIf(self.others(values, *steps))
 
 
+def why(error: BaseException) -> str:
+    """The line of an error that says what happened: py4j begins with the call that failed."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
+    said = (line for line in lines if line not in ("", ":") and not line.startswith("An error occurred while calling"))
+    return next(said, type(error).__name__)
+
+
 @lru_cache(maxsize=4)
 def _handles(context: Java) -> Handles:
     return Handles(context._jvm, context._gateway)

@@ -8,6 +8,7 @@ pointer before it: "nothing changed" stays a comparison of pointers. A source th
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ _log = logging.getLogger(__name__)
 
 PREFIX = "trickle_frontier_"  # the snapshot's id follows
 _FOREVER = 2**63 - 1
+_TRIES = 3  # a commit meets those of other engines and processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +51,16 @@ class Protector:
     lake: Lake
     policy: str  # lazy, always, off
     _refused: set[TableName] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # two threads would undo each other's tags
 
     def protect(self, sources: Collection[TableName]) -> None:
         """Bring the tags of these sources in line with the frontiers of all stream tables."""
         wanted = [s for s in sources if s not in self._refused]
-        if not wanted:
-            return
+        if wanted:
+            with self._lock:
+                self._protect_all(wanted)
+
+    def _protect_all(self, wanted: Collection[TableName]) -> None:
         frontiers: dict[TableName, set[int]] = {}
         for table in self.store.stream_tables():
             for part in (table, *table.states):
@@ -65,14 +71,23 @@ class Protector:
             if pointer.is_view:
                 continue
             try:
-                self._protect(pointer, frontiers.get(source, set()))
+                self._try_to_protect(pointer, frontiers.get(source, set()))
             except Exception as error:
                 # Read-only, somebody else's, gone in between: it is read all the same.
                 self._refused.add(source)
-                reason = str(error).splitlines()[0]
+                reason = jvm.why(error)
                 _log.warning("%s is not protected from snapshot expiry: %s", source, reason)
                 with self.store.write() as tx:
                     tx.add_alert("UNPROTECTED", f"snapshots of {source} cannot be tagged: {reason}", name=str(source))
+
+    def _try_to_protect(self, pointer: Pointer, frontiers: Collection[int]) -> None:
+        for left in reversed(range(_TRIES)):
+            try:
+                self._protect(pointer, frontiers)
+                return
+            except Exception:
+                if not left:
+                    raise
 
     def _protect(self, pointer: Pointer, frontiers: Collection[int]) -> None:
         metadata = self.lake.metadata(pointer.location)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import changelog
 from spark_trickle.lake.cleanup import sweep
-from spark_trickle.lake.jvm import handles
+from spark_trickle.lake.jvm import handles, why
 from spark_trickle.lake.staging import Staging
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import InputKind, StreamTable, TableName
@@ -52,7 +52,7 @@ def trim(store: CatalogStore, lake: Lake, tables: Iterable[StreamTable]) -> None
         if store.garbage(datetime.now(UTC), limit=1):
             sweep(lake.session, store)
     except Exception as error:
-        _log.warning("the change log was not trimmed: %s", str(error).splitlines()[0])
+        _log.warning("the change log was not trimmed: %s", why(error))
 
 
 def _trim(store: CatalogStore, lake: Lake, storages: set[TableName]) -> None:
