@@ -28,7 +28,8 @@ from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import Difference, compare
 from spark_trickle.refresh.full import AttemptLeaves
 from spark_trickle.refresh.inputs import gather
-from spark_trickle.refresh.run import Refresher, new_state, unknown
+from spark_trickle.refresh.record import new_state
+from spark_trickle.refresh.run import Refresher, unknown
 from spark_trickle.refresh.situation import Cut, behind, look, other_code
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote

@@ -33,7 +33,8 @@ from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.outcome import Counts
-from spark_trickle.refresh.run import Refresher, Work, completed, graph_of, shapes_of, unknown
+from spark_trickle.refresh.record import Work, completed, shapes_of
+from spark_trickle.refresh.run import Refresher, graph_of, unknown
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
 from spark_trickle.catalog.leases import Heartbeat, Lease
-from spark_trickle.catalog.store import CatalogStore, Transaction
+from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.delta.optimize import PASSES, Pass
 from spark_trickle.errors import Kind, TrickleError
@@ -28,59 +28,26 @@ from spark_trickle.lake.tables import Lake
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
     Action,
-    Dependency,
-    HistoryEntry,
-    InputKind,
     Mode,
     Pointer,
     RefreshResult,
-    Shape,
     Status,
     StreamTable,
     TableName,
 )
 from spark_trickle.refresh.compiler import Compiler, storage_base
 from spark_trickle.refresh.decide import Decision, decide_by_cost, decide_early
-from spark_trickle.refresh.definition import Compiled, StateTable
-from spark_trickle.refresh.full import create_view, write_full
+from spark_trickle.refresh.definition import Compiled
+from spark_trickle.refresh.full import write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
 from spark_trickle.refresh.outcome import Counts, Differential
+from spark_trickle.refresh.record import Work, completed, forget, member_of, new_state, state_member_of
 from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, size_of, touched
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Work:
-    """One stream table in one attempt."""
-
-    table: StreamTable
-    attempt: Attempt
-    stages: Stages
-    refresh_id: str
-    decision: Decision
-    counts: Counts = field(default_factory=Counts)
-    changed: dict[str, int] = field(default_factory=dict)
-    bytes_read: int = 0
-    members: list[Member] = field(default_factory=list)  # what is published: hidden state tables, then the table
-    shapes: tuple[tuple[TableName, Shape], ...] = ()  # of the sources, as this stream table sees them
-    retired: tuple[StreamTable, ...] = ()  # hidden state tables that the definition no longer needs
-
-    def result(self) -> RefreshResult:
-        return RefreshResult(
-            name=str(self.table.name),
-            action=self.decision.action,
-            reason=self.decision.reason,
-            rows_inserted=self.counts.inserted,
-            rows_updated=self.counts.updated,
-            rows_deleted=self.counts.deleted,
-            seconds=round(self.stages.total, 4),
-            stages=self.stages.rounded(),
-            rows_changed=self.changed,
-        )
 
 
 @dataclass(slots=True)
@@ -263,7 +230,7 @@ class Refresher:
             )
         states = self.stage_states(work, compiled, known, cut, asked, lease, opened, lambda: table.id)
         inputs, staging = self._maintain(work, compiled, known, cut, asked, opened, states, altered=altered)
-        work.members.append(self._member(work, compiled, inputs, staging, cut, lease))
+        work.members.append(member_of(work, compiled, inputs, staging, cut, lease))
 
     def _maintain(
         self,
@@ -358,11 +325,11 @@ class Refresher:
                 attempt.register_missing(cut.pointers, [state.storage])
                 below = [done[i] for i in state.compiled.inputs if i in done]
                 inputs, staging = self._maintain(work, state.compiled, known, cut, asked, opened, below)
-                owner.members.append(self._state_member(work, state.compiled, inputs, staging, cut, lease, owner_id))
+                owner.members.append(state_member_of(work, state.compiled, inputs, staging, cut, lease, owner_id))
                 done[state.storage] = work
         owner.retired = tuple(t for t in have.values() if t.storage not in done)
         for table in owner.retired:
-            owner.members.append(Member(table.name, lease, retired=table.storage, write=partial(_delete, table.id)))
+            owner.members.append(Member(table.name, lease, retired=table.storage, write=partial(forget, table.id)))
         return tuple(done.values())
 
     def _shown(self, name: TableName, known: Mapping[TableName, StreamTable]) -> str:
@@ -415,140 +382,6 @@ class Refresher:
 
     # -- publish ---------------------------------------------------------------------------------------------------
 
-    def _member(
-        self,
-        work: Work,
-        compiled: Compiled,
-        inputs: Sequence[Input],
-        staging: Staging | None,
-        cut: Cut,
-        lease: Lease,
-    ) -> Member:
-        table, attempt = work.table, work.attempt
-        work.shapes = shapes_of(attempt, compiled)  # now: the next stream table may see the sources otherwise
-        view: Pointer | None = None
-        storage = staging.storage if staging is not None else table.storage
-        if staging is not None:
-            # Consumers in this attempt read what was just staged.
-            attempt.pointers[storage] = Pointer(storage, staging.location, is_view=False)
-        if storage != table.storage or table.name not in cut.pointers:
-            attempt.register_missing(cut.pointers, [table.storage])
-            view = create_view(attempt, table.name, storage, compiled.columns)
-            attempt.pointers[table.name] = view
-        moved = staging is not None and staging.storage != table.storage
-
-        def write(tx: Transaction) -> None:
-            self._write(tx, table.id, work, compiled, inputs, staging, cut)
-            if moved:
-                tx.rename_input(table.storage, storage)
-            if work.decision.reason.startswith("INTEGRITY"):
-                tx.add_alert("INTEGRITY", work.decision.reason, name=str(table.name))
-            result = work.result()
-            tx.finish_refresh(
-                work.refresh_id,
-                state="COMPLETED",
-                action=result.action,
-                reason=result.reason,
-                rows_inserted=result.rows_inserted,
-                rows_updated=result.rows_updated,
-                rows_deleted=result.rows_deleted,
-                rows_changed=result.rows_changed,
-                stages=result.stages,
-                seconds=result.seconds,
-                bytes_read=work.bytes_read,
-                snapshot_id=None if staging is None else staging.head,
-            )
-
-        work.table = replace(table, storage=storage, columns=compiled.columns)
-        return Member(
-            name=table.name,
-            lease=lease,
-            staging=staging,
-            view=view,
-            view_is_new=table.name not in cut.pointers,
-            retired=table.storage if moved and table.storage in cut.pointers else None,
-            write=write,
-        )
-
-    def _state_member(
-        self,
-        work: Work,
-        compiled: Compiled,
-        inputs: Sequence[Input],
-        staging: Staging | None,
-        cut: Cut,
-        lease: Lease,
-        owner_id: Callable[[], int],
-    ) -> Member:
-        table = work.table
-        if staging is not None:
-            work.attempt.pointers[table.storage] = Pointer(table.storage, staging.location, is_view=False)
-        result = work.result()  # before the owner's work begins
-
-        def write(tx: Transaction) -> None:
-            id = table.id or tx.add_stream_table(
-                table.name,
-                definition=table.definition,
-                namespace=table.namespace,
-                mode=table.mode,
-                schedule=None,
-                storage=table.storage,
-                columns=table.columns,
-                incremental=True,
-                reason=None,
-                fingerprint=table.fingerprint,
-                layout=table.layout,
-                owner_id=owner_id(),
-            )
-            self._write(tx, id, work, compiled, inputs, staging, cut)
-            if work.decision.action is not Action.NO_DATA:
-                tx.add_refresh(completed(result, "owner", cut.instant, work.refresh_id), id)
-
-        return Member(table.name, lease, staging=staging, write=write)
-
-    def _write(
-        self,
-        tx: Transaction,
-        id: int,
-        work: Work,
-        compiled: Compiled,
-        inputs: Sequence[Input],
-        staging: Staging | None,
-        cut: Cut,
-    ) -> None:
-        """The table's row and its frontier after the refresh."""
-        table = work.table
-        tx.update_stream_table(
-            id,
-            status=Status.ACTIVE,
-            storage=staging.storage if staging is not None else table.storage,
-            definition=table.definition,
-            namespace=table.namespace,
-            mode=table.mode,
-            schedule=table.schedule,
-            columns=compiled.columns,
-            incremental=compiled.incremental,
-            reason=compiled.reason,
-            fingerprint=compiled.fingerprint,
-            layout=compiled.layout,
-            functions=compiled.functions,
-            data_timestamp=cut.instant,
-            consecutive_errors=0,
-            last_error=None,
-        )
-        if table.owner_id is None:
-            tx.update_stream_table(id, shapes=work.shapes, star=table.star)
-        if staging is not None:
-            tx.update_stream_table(id, storage_snapshot=staging.head, storage_pointer=staging.location)
-            if work.decision.action is not Action.DIFFERENTIAL:
-                tx.clear_change_log(id)
-            elif staging.log is not None:
-                tx.log_changes(id, staging.log)
-        else:  # tags and compaction move the pointer, not the content
-            tx.update_stream_table(id, storage_pointer=location_of(cut.pointers, table.storage))
-        views = (Dependency(v, InputKind.VIEW, pointer=location_of(cut.pointers, v)) for v in compiled.views)
-        tx.set_dependencies(id, (*(i.at_cut() for i in inputs), *views))
-
     def _publish(self, staged: Sequence[Work]) -> None:
         retired = [t.storage for w in staged for t in w.retired]
         pointers = self.store.pointers(names=retired)
@@ -596,76 +429,6 @@ class Refresher:
                 staging.discard()
         except Exception as error:
             _log.warning("files of a failed refresh of %s stay behind: %s", staging.storage, error)
-
-
-def completed(
-    result: RefreshResult,
-    initiated_by: str,
-    started_at: datetime,
-    refresh_id: str | None = None,
-    snapshot_id: int | None = None,
-) -> HistoryEntry:
-    """The history of a refresh that is over."""
-    return HistoryEntry(
-        refresh_id=refresh_id or uuid.uuid4().hex,
-        name=result.name,
-        state="COMPLETED",
-        action=result.action,
-        reason=result.reason,
-        initiated_by=initiated_by,
-        started_at=started_at,
-        ended_at=datetime.now(UTC),
-        seconds=result.seconds,
-        rows_inserted=result.rows_inserted,
-        rows_updated=result.rows_updated,
-        rows_deleted=result.rows_deleted,
-        rows_changed=result.rows_changed,
-        stages=result.stages,
-        error_code=None,
-        error=None,
-        snapshot_id=snapshot_id,
-    )
-
-
-def shapes_of(attempt: Attempt, compiled: Compiled) -> tuple[tuple[TableName, Shape], ...]:
-    """The columns of the sources as this attempt saw them."""
-    found = []
-    for name, (kind, _) in compiled.reads.items():
-        if kind is InputKind.SOURCE:
-            facts = attempt.lake.facts(attempt.pointers[name].location)
-            found.append((name, Shape(facts.uuid, facts.schema)))
-    return tuple(found)
-
-
-def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
-    """The row-to-be of a hidden state table. It has no public name: nobody but its owner reads it."""
-    compiled = state.compiled
-    return StreamTable(
-        id=0,
-        name=state.storage,
-        definition=compiled.definition,
-        namespace=compiled.namespace,
-        mode=owner.mode,
-        schedule=None,
-        status=Status.INITIALIZING,
-        storage=state.storage,
-        columns=compiled.columns,
-        incremental=True,
-        reason=None,
-        fingerprint=compiled.fingerprint,
-        layout=compiled.layout,
-        storage_snapshot=None,
-        storage_pointer=None,
-        data_timestamp=None,
-        consecutive_errors=0,
-        last_error=None,
-        created_at=cut.instant,
-        owner_id=owner.id,
-    )
-
-
-def _delete(id: int, tx: Transaction) -> None:
-    tx.delete_stream_table(id)
 
 
 def _idle(decision: Decision) -> bool:
