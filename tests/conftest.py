@@ -29,8 +29,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {
         "spark.jars.packages": PACKAGES,
         "spark.driver.memory": "2g",
-        # Every plan is new and small: compiling it well takes longer than running it.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # Planning is most of the work here: the whole JIT pays within minutes, and garbage is short-lived.
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "jdbc",

@@ -38,7 +38,7 @@ LAKE: dict[str, Any] = {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",  # planning makes much short-lived garbage
     },
 }
 USED = {"id", "k", "v", "w", "txt", "label", "ts", "s"}

@@ -33,7 +33,7 @@ LAKE: dict[str, Any] = {
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.constraintPropagation.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",  # planning makes much short-lived garbage
     },
 }
 THREADS = 3  # most of a small query is planning, which uses one core
