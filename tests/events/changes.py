@@ -166,4 +166,20 @@ CHANGES: tuple[Event, ...] = (
         fits=lambda kind: kind.version >= 2,
         limits="v2, v3",
     ),
+    Event(
+        "equality_delete_by_new_column",
+        "other writers",
+        "equality delete by a column that was added after the definition, another one being renamed",
+        (Do("equality_delete", ("{id}", "c{last}")),),
+        CHANGED,
+        "the files that the delete applies to, at both sides",
+        before=(
+            "ALTER TABLE {t} ADD COLUMN c{new} BIGINT",
+            "UPDATE {t} SET c{last} = id",
+            "ALTER TABLE {t} RENAME COLUMN {text} TO {othertext}",
+        ),
+        fits=lambda kind: kind.version >= 2,
+        limits="v2, v3",
+        once=True,
+    ),
 )

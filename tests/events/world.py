@@ -420,7 +420,7 @@ DOES: dict[str, Any] = {
     "pyiceberg_overwrite": lambda tr, first, condition: writers.pyiceberg_overwrite(
         tr, SOURCE, int(first), int(first) + 8, condition
     ),
-    "equality_delete": lambda tr, id_: writers.equality_delete(tr.spark, SOURCE, int(id_)),
+    "equality_delete": lambda tr, value, column="id": writers.equality_delete(tr.spark, SOURCE, int(value), column),
     "add_default": lambda tr, column: writers.add_default(tr.spark, SOURCE, column),
     "refresh": lambda tr, name: tr.refresh(name),
     "orphan": lambda tr: writers.old_orphan(tr.spark, SOURCE),

@@ -60,12 +60,12 @@ def pyiceberg_overwrite(tr: Trickle, name: str, first: int, last: int, condition
         table.overwrite(_arrow(table, first, last), overwrite_filter=condition)
 
 
-def equality_delete(spark: SparkSession, name: str, id_: int) -> None:
-    """Delete the rows of one id in one partition that has it, as Flink writes it."""
+def equality_delete(spark: SparkSession, name: str, value: int, column: str = "id") -> None:
+    """Delete the rows with a value in one partition that has it, as Flink writes it."""
     jvm = spark._jvm
     iceberg = jvm.org.apache.iceberg
     table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"lake.{name}")
-    file = spark.sql(f"SELECT min(_file) FROM lake.{name} WHERE id = {id_}").first()[0]
+    file = spark.sql(f"SELECT min(_file) FROM lake.{name} WHERE {column} = {value}").first()[0]
     spec, partition = table.spec(), None
     planned = table.newScan().planFiles()
     tasks = planned.iterator()
@@ -75,17 +75,17 @@ def equality_delete(spark: SparkSession, name: str, id_: int) -> None:
             spec, partition = task.spec(), task.file().partition()
     planned.close()
     columns = jvm.java.util.ArrayList()
-    columns.add("id")
+    columns.add(column)
     schema = table.schema().select(columns)
     # py4j makes an Integer of every small number, and the column wants a Long: the record comes from the table.
     names = spark.sparkContext._gateway.new_array(jvm.String, 1)
-    names[0] = "id"
-    chosen = iceberg.expressions.Expressions.equal("id", id_)
+    names[0] = column
+    chosen = iceberg.expressions.Expressions.equal(column, value)
     found = iceberg.data.IcebergGenerics.read(table).select(names).where(chosen).build()
     record = found.iterator().next().copy()
     found.close()
     ids = spark.sparkContext._gateway.new_array(jvm.int, 1)
-    ids[0] = schema.findField("id").fieldId()
+    ids[0] = schema.findField(column).fieldId()
     builder = getattr(iceberg.data, "GenericFileWriterFactory$Builder")(table)
     factory = builder.equalityFieldIds(ids).equalityDeleteRowSchema(schema).build()
     output = table.io().newOutputFile(f"{table.location()}/data/eq-{uuid.uuid4().hex}.parquet")

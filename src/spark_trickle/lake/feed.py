@@ -304,9 +304,12 @@ class _Builder:
     def _can_stand_in(self, pairs: Sequence[tuple[FileState, FileState]]) -> bool:
         from py4j.protocol import Py4JJavaError
 
-        columns = dict.fromkeys((*self._columns, *self._files.compared_columns(pairs)))
+        compared = self._files.compared_columns(pairs)
+        if compared is None and self._table.operations().current().formatVersion() >= 3:
+            return False  # a stand-in has one schema; a table that is read as it is finds the column in an older one
         try:
-            self._stand_in = with_positions(self._session, self._table, tuple(columns))
+            columns = tuple(dict.fromkeys((*self._columns, *(compared or ()))))
+            self._stand_in = with_positions(self._session, self._table, columns)
         except Py4JJavaError:  # a column of a type or with a default that v2 does not know
             return False
         return True

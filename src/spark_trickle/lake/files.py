@@ -188,15 +188,16 @@ class FileReader:
             deletes = self._h.array(iceberg.DeleteFile, *(d.file for d in state.deletes))
         return iceberg.BaseFileScanTask(state.file, deletes, self._schema_text, spec, self._everything)
 
-    def compared_columns(self, pairs: Sequence[tuple[FileState, FileState]]) -> tuple[str, ...]:
-        """The columns that equality deletes of these files compare: a reader needs them."""
+    def compared_columns(self, pairs: Sequence[tuple[FileState, FileState]]) -> tuple[str, ...] | None:
+        """The columns that equality deletes of these files compare: a reader needs them. None: one is not shown."""
         found: dict[str, None] = {}
         schema = self._table.schema()
         for delete in {d for pair in pairs for state in pair for d in state.deletes if not d.is_vector}:
             for id in delete.file.equalityFieldIds() or ():
                 name = schema.findColumnName(id)
-                if name is not None:
-                    found[name] = None
+                if name is None:
+                    return None
+                found[name] = None
         return tuple(found)
 
     def position_index(self, state: FileState) -> Java:
