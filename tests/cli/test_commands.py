@@ -240,11 +240,11 @@ def test_volatile_functions_are_noticed_and_skipped(
 def test_sources(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What needs no Delta Lake; this Spark has none."""
     assert result(capsys, "source", "list") == []
-    assert run(["source", "add", "shop.clicks", "/nowhere"]) == 2
+    assert run(["source", "create", "shop.clicks", "/nowhere"]) == 2
     shown = capsys.readouterr().err
     assert "UNSUITABLE_SESSION" in shown
     assert "io.delta:delta-spark" in shown
-    assert run(["source", "add", "shop.clicks", "/nowhere", "--format", "parquet"]) == 2
+    assert run(["source", "create", "shop.clicks", "/nowhere", "--format", "parquet"]) == 2
     assert "INVALID_SOURCE" in capsys.readouterr().err
     assert run(["source", "drop", "shop.clicks"]) == 2
     assert "UNKNOWN_SOURCE" in capsys.readouterr().err

@@ -30,14 +30,14 @@ def source_commands(
     )
 
     @app.command()
-    def add(
+    def create(
         name: Name,
         location: Annotated[str, typer.Argument(metavar="LOCATION", help="Path or URI of the table.")],
         format: Annotated[str, typer.Option("--format", "-f", help="What it is: delta.")] = "delta",
     ) -> None:
         """Let definitions read a table outside the lake by a name.
 
-        [dim]trickle source add shop.clicks s3a://bucket/clicks[/dim]
+        [dim]trickle source create shop.clicks s3a://bucket/clicks[/dim]
         """
         out = output()
         # Before there is a Delta Lake source, Spark does not start with Delta Lake by itself.
