@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_trickle import Action, Trickle, TrickleError, connect
-from spark_trickle.model import TableName
+from spark_trickle.model import Pointer, TableName
 from tests.engine.lakes import private_catalogs, rows, storage_of, unreferenced
 
 if TYPE_CHECKING:
@@ -124,6 +124,21 @@ def test_a_dead_reader_costs_no_live_file(tr: Trickle) -> None:
         assert rows(again.spark, "SELECT count(*) FROM lake.s.copy WHERE k IS NOT NULL") == [(101,)]
         for name in NAMES:
             assert again.verify(name).equal
+
+
+def test_what_a_dead_refresh_needed_for_a_rename_goes(tr: Trickle) -> None:
+    make_stream_tables(tr)
+    source = TableName.of("s.src")
+    with tr.refresher.attempts.begin({}) as attempt:
+        schema = tr.refresher.lake.facts(tr.store.pointers()[source].location).schema
+        left = attempt.pinned_metadata(tr.store.pointers()[source], schema=schema.replace('"k"', '"kind"'))
+        attempt.scratch.clear()
+    with tr.store.write() as tx:
+        tx.copy_pointers("trickle_0dead000_0", [Pointer(source, left, is_view=False)], ["s"])
+    assert Path(left.removeprefix("file:")).exists()
+    with connect(tr.settings.location, shuffle_partitions=2) as again:
+        assert private_catalogs(again) == set()
+    assert not Path(left.removeprefix("file:")).exists()
 
 
 def test_a_dead_reader_costs_no_file_of_a_cut(tr: Trickle) -> None:

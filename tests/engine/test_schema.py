@@ -81,6 +81,28 @@ def test_a_rename_is_followed(lake: Trickle) -> None:
     assert lake.explain("s.renamed_rows").incremental
 
 
+def test_nothing_is_written_among_the_files_of_a_source(lake: Trickle) -> None:
+    """It may be somebody else's, and read-only: what a rename needs is written into our own folder, for a while."""
+    source(lake, "theirs")
+    lake.create_stream_table("s.theirs_st", "SELECT id, amount FROM s.theirs", mode="differential")
+    lake.sql("ALTER TABLE s.theirs RENAME COLUMN amount TO total")
+    lake.sql("DELETE FROM s.theirs WHERE id = 3")
+    warehouse = lake.settings.warehouse_path
+    assert warehouse is not None
+    found: list[set[str]] = []
+
+    def look(point: str) -> None:
+        found.append({f.relative_to(warehouse).parts[0] for f in warehouse.rglob("trickle-pin-*.json")})
+
+    lake.refresher.probe = look
+    try:
+        assert lake.refresh("s.theirs_st").action is Action.DIFFERENTIAL
+    finally:
+        lake.refresher.probe = None
+    assert found[0] == {"_trickle"}, "the test sees no pin: it shows nothing"
+    assert not list(warehouse.rglob("trickle-pin-*.json"))
+
+
 def test_two_definitions_see_one_source_differently(lake: Trickle) -> None:
     source(lake, "twice")
     lake.create_stream_table("s.twice_old", "SELECT * FROM s.twice")

@@ -51,11 +51,6 @@ PINNED_CONF = {
 }
 
 
-def is_pin(pointer: Pointer) -> bool:
-    """Whether a metadata file was written for one attempt or cut alone."""
-    return pointer.location.rpartition("/")[2].startswith("trickle-pin-")
-
-
 @dataclass(slots=True)
 class Slot:
     catalog: str
@@ -166,8 +161,7 @@ class Attempt:
 
     def restore(self, pointers: Mapping[TableName, Pointer], name: TableName) -> None:
         """Forget what was staged on a table: the attempt has it again as the cut has."""
-        with self.store.write() as tx:
-            tx.move_private_pointer(self.slot.catalog, name, pointers[name].location)
+        self._move(pointers[name])
 
     def pin(self, name: TableName, snapshot_id: int) -> str:
         """The table at an old snapshot, read by field id in the schema of the cut."""
@@ -194,7 +188,7 @@ class Attempt:
             builder = builder.setDefaultPartitionSpec(iceberg.PartitionSpec.unpartitioned())
             builder = builder.setDefaultSortOrder(iceberg.SortOrder.unsorted())
             builder = builder.setCurrentSchema(iceberg.SchemaParser.fromJson(schema), current.lastColumnId())
-        location = f"{current.location()}/metadata/trickle-pin-{uuid.uuid4()}.metadata.json"
+        location = self.lake.new_pin()
         output = jvm.file_io(self.lake.session).newOutputFile(location)
         iceberg.TableMetadataParser.write(builder.discardChanges().build(), output)
         self.scratch.append(location)
@@ -209,7 +203,7 @@ class Attempt:
         for representation in current["representations"]:
             if representation["dialect"] == "spark":
                 representation["sql"] = text
-        location = f"{body['location']}/metadata/trickle-pin-{uuid.uuid4()}.metadata.json"
+        location = self.lake.new_pin()
         parser.write(parser.fromJson(json.dumps(body)), io.newOutputFile(location))
         self.scratch.append(location)
         with self.store.write() as tx:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from spark_trickle.catalog.recovery import recover
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import jvm
-from spark_trickle.lake.attempt import PINNED_NAMESPACE, is_pin
 from spark_trickle.lake.changelog import log_folder
 from spark_trickle.lake.jvm import Java
-from spark_trickle.lake.tables import Lake
+from spark_trickle.lake.tables import Lake, is_pin
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
 
 if TYPE_CHECKING:
@@ -47,11 +46,9 @@ def _is_storage(pointer: Pointer) -> bool:
 
 
 def _delete_staged(session: SparkSession, lake: Lake, pointer: Pointer, live: Mapping[TableName, Pointer]) -> None:
-    if pointer.name.namespace == PINNED_NAMESPACE:
+    if is_pin(pointer):
         jvm.file_io(session).deleteFile(pointer.location)
         return
-    if pointer.is_view and is_pin(pointer):
-        jvm.file_io(session).deleteFile(pointer.location)
     published = live.get(pointer.name)
     if not _is_storage(pointer):
         return

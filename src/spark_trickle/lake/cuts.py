@@ -18,9 +18,9 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
-from spark_trickle.lake.attempt import Attempts, is_pin
+from spark_trickle.lake.attempt import Attempts
 from spark_trickle.lake.functions import Functions
-from spark_trickle.lake.tables import Lake
+from spark_trickle.lake.tables import Lake, is_pin
 from spark_trickle.model import LAKE, Pointer, TableName
 from spark_trickle.spark.compile import quote
 from spark_trickle.spark.session import has_delta, new_session, use_delta

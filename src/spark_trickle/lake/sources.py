@@ -19,7 +19,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
 from spark_trickle.lake.delta_log import Version, table_sql
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import LAKE, Pointer, Source, TableName
+from spark_trickle.model import Pointer, Source, TableName
 from spark_trickle.spark.compile import quote
 from spark_trickle.spark.session import require_delta
 
@@ -124,7 +124,7 @@ def write_view(lake: Lake, name: TableName, version: Version, *, pinned: bool) -
         text = lake.delta.select(version, version, columns)
     else:
         text = f"SELECT {', '.join(map(quote, columns))} FROM {table_sql(version, pinned=False)}"
-    folder = f"{lake.session.conf.get(f'spark.sql.catalog.{LAKE}.warehouse')}/{'/'.join(name.parts)}"
+    folder = f"{lake.warehouse}/{'/'.join(name.parts)}"
     now = int(time.time() * 1000)
     body = {
         "view-uuid": str(uuid.uuid4()),
@@ -147,8 +147,7 @@ def write_view(lake: Lake, name: TableName, version: Version, *, pinned: bool) -
         "version-log": [{"timestamp-ms": now, "version-id": 1}],
         "properties": {"trickle.source": "delta"},
     }
-    kind = "pin" if pinned else "source"
-    location = f"{folder}/metadata/trickle-{kind}-{uuid.uuid4()}.metadata.json"
+    location = lake.new_pin() if pinned else f"{folder}/metadata/trickle-source-{uuid.uuid4()}.metadata.json"
     parser = jvm.handles(lake.session).jvm.org.apache.iceberg.view.ViewMetadataParser
     parser.write(parser.fromJson(json.dumps(body)), jvm.file_io(lake.session).newOutputFile(location))
     return location

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
@@ -10,12 +11,19 @@ from spark_trickle.lake import jvm
 from spark_trickle.lake.delta_log import DeltaTables, Version, is_delta
 from spark_trickle.lake.jvm import Java, TableFacts
 from spark_trickle.lake.kept import Kept
-from spark_trickle.model import LAKE, Pointer, TableName
+from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, Pointer, TableName
 from spark_trickle.spark.compile import quote, quote_table
 from spark_trickle.sql.lower import LakeView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_PIN = "trickle-pin-"
+
+
+def is_pin(pointer: Pointer) -> bool:
+    """Whether a metadata file was written for one attempt or cut alone."""
+    return pointer.location.rpartition("/")[2].startswith(_PIN)
 
 
 class Lake:
@@ -72,6 +80,14 @@ class Lake:
         """The table in the lake's own catalog, as it is now: commits go there."""
         util = jvm.handles(self.session).jvm.org.apache.iceberg.spark.Spark3Util
         return util.loadIcebergTable(self.session._jsparkSession, f"{quote(LAKE)}.{quote_table(name)}")
+
+    @property
+    def warehouse(self) -> str:
+        return str(self.session.conf.get(f"spark.sql.catalog.{LAKE}.warehouse"))
+
+    def new_pin(self) -> str:
+        """A place for a metadata file of one attempt or cut. Not among a source's files: those are somebody else's."""
+        return f"{self.warehouse}/{HIDDEN_NAMESPACE}/pins/{_PIN}{uuid.uuid4()}.metadata.json"
 
     def view(self, pointer: Pointer) -> LakeView:
         return self._views.get(pointer.location, lambda: self._read_view(pointer))

@@ -196,11 +196,12 @@ def refuse_dropped(lake: Lake, table: StreamTable, pointers: Mapping[TableName, 
         ids, names = {f.id for f in facts.fields}, {f.name.lower() for f in facts.fields}
         for used in known.columns:
             if used.field_id not in ids and used.name.lower() not in names:
-                raise TrickleError(
-                    "SOURCE_CHANGED",
-                    f"{table.name}: column {used.name} of {known.input} was dropped, and the definition uses it: "
-                    f"{shorten(table.definition, 200, placeholder=' …')}",
-                )
+                raise dropped(table, f"column {used.name} of {known.input}")
+
+
+def dropped(table: StreamTable, what: str) -> TrickleError:
+    text = shorten(table.definition, 200, placeholder=" …")
+    return TrickleError("SOURCE_CHANGED", f"{table.name}: {what} was dropped, and the definition uses it: {text}")
 
 
 def storage_base(name: TableName) -> str:

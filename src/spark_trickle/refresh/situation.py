@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from textwrap import shorten
 
 from spark_trickle.catalog.store import CatalogStore
-from spark_trickle.errors import TrickleError
 from spark_trickle.lake.shape import lost
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Action, InputKind, Mode, Pointer, Star, StreamTable, TableName
+from spark_trickle.refresh.compiler import dropped
 from spark_trickle.refresh.decide import Change, Decision, Past, Situation
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.inputs import Feeds, Input, trouble
@@ -105,11 +104,7 @@ def _refuse_lost(table: StreamTable, inputs: Sequence[Input]) -> None:
         for used in item.frontier.columns if item.frontier is not None else ():
             gone = lost(used.type, fields.get(used.field_id, used.type))
             if gone and item.frontier is not None and item.frontier.table_uuid == item.facts.uuid:
-                raise TrickleError(
-                    "SOURCE_CHANGED",
-                    f"{table.name}: field {used.name}.{gone[0]} of {item.name} was dropped, and the definition uses "
-                    f"it: {shorten(table.definition, 200, placeholder=' …')}",
-                )
+                raise dropped(table, f"field {used.name}.{gone[0]} of {item.name}")
 
 
 def _views_moved(table: StreamTable, compiled: Compiled, cut: Cut) -> bool:
