@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
 from spark_trickle import statements
@@ -85,29 +85,30 @@ class Trickle:
             settings.location.mkdir(parents=True, exist_ok=True)
         self.store = open_catalog(settings.sqlalchemy_url)
         self._owned = spark is None
-        self._closed = False
-        try:
+        with ExitStack() as opened:  # what fails half-way is let go of again
+            opened.callback(self.store.close)
             outside = bool(self.store.sources())
             self.spark: SparkSession = (
                 build_session(settings, delta=outside) if spark is None else check_session(spark, settings)
             )
-            if outside and self._owned and has_delta(self.spark):
-                use_delta(self.spark)
+            if self._owned:
+                opened.callback(release_session, self.spark)
+                if outside and has_delta(self.spark):
+                    use_delta(self.spark)
             session = new_session(self.spark, settings)
             lake = Lake(session)
-            self._heartbeat = Heartbeat(self.store, ttl_seconds=settings.lease_seconds)
-            self._heartbeat.start()
+            heartbeat = Heartbeat(self.store, ttl_seconds=settings.lease_seconds)
+            heartbeat.start()
+            opened.callback(heartbeat.stop)
             attempts = Attempts(self.spark, settings, self.store, lake)
             protector = Protector(self.store, lake, settings.protect)
-            self.refresher = Refresher(self.store, settings, lake, attempts, self._heartbeat, Compiler(lake), protector)
+            self.refresher = Refresher(self.store, settings, lake, attempts, heartbeat, Compiler(lake), protector)
             self._manager = Manager(self.refresher)
             self._inspector = Inspector(self.refresher)
             self._changes = ChangeReader(self.refresher, self.spark)
             self._cuts = Cuts(self.spark, settings, self.store, attempts, lake)
             clean_up(session, self.store, lake)
-        except BaseException:
-            self.store.close()
-            raise
+            self._opened = opened.pop_all()
 
     # -- stream tables ---------------------------------------------------------------------------------------------
 
@@ -315,13 +316,7 @@ class Trickle:
 
     def close(self) -> None:
         """Let go of the lake. A Spark session that was passed in stays open."""
-        if self._closed:
-            return
-        self._closed = True
-        self._heartbeat.stop()
-        if self._owned:
-            release_session(self.spark)
-        self.store.close()
+        self._opened.close()
 
     def __enter__(self) -> Trickle:
         return self
