@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -63,6 +64,9 @@ class Functions:
     def generated(self, child: Operator, generator: Scalar) -> tuple[str, ...]:
         assert generator.columns <= set(child.columns)
         return ("col",)
+
+    def types(self, child: Operator, scalars: Sequence[Scalar]) -> tuple[str, ...] | None:
+        return ("int",) * len(scalars)
 
 
 def lowered(text: str) -> Lowered:

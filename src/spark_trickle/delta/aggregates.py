@@ -129,7 +129,8 @@ def _sum(aggregate: Call, arg: Scalar, arg_type: str, result: str, prefix: str) 
         value = cast(arg, "bigint")
         weighed = multiply(value, column(WEIGHT))
     elif digits and digits[0] <= _WIDEST_DECIMAL:
-        state_type = f"decimal(38,{digits[1]})"
+        # Not 38 digits: adding two of those would cost a digit of the scale. A sum has at most 37.
+        state_type = f"decimal(37,{digits[1]})"
         value = arg
         weighed = multiply(arg, cast(column(WEIGHT), "decimal(10,0)"))
     else:

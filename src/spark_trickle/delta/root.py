@@ -152,7 +152,10 @@ class Keyed:
         values = tuple(Item(f"{s.name}_value", s.value) for s in self.extrema if s.value is not None)
         weight = _state_call(WEIGHT, call("sum", column(WEIGHT)))
         inner = Aggregate(child=delta, keys=(*self.aggregate.keys, *values), calls=(*added, weight))
-        outer = [_state_call(s.name, cast(call("sum", column(s.name)), s.type)) for s in sums]
+        # Without keys there is a row even if nothing is left of the change.
+        outer = [
+            _state_call(s.name, cast(call("coalesce", call("sum", column(s.name)), number(0)), s.type)) for s in sums
+        ]
         for s in self.extrema:
             best, value = _EXTREMUM[s.merge], column(f"{s.name}_value")
             come, gone = greater(column(WEIGHT), number(0)), less(column(WEIGHT), number(0))
@@ -260,6 +263,9 @@ def plan_root(root: Operator, public: tuple[str, ...], types: Mapping[str, str],
     `types` gives the type of every aggregate key and call (see `aggregates.algebraic`).
     """
     items = tuple(Item(p, column(c)) for p, c in zip(public, root.columns, strict=True))
+    for op in root.walk():
+        for key in op.keys if isinstance(op, Aggregate | Window) else ():
+            _refuse_map(key, types)
     conditions: list[Scalar] = []
     below = root
     while isinstance(below, Project | Filter):
@@ -325,15 +331,24 @@ def _keyed(
     )
 
 
+def _refuse_map(key: Item, types: Mapping[str, str]) -> None:
+    """Spark groups by a map, but neither joins by one nor makes it DISTINCT."""
+    if "map<" in types.get(key.name, ""):
+        raise NotIncremental("MAP_KEY", f"a map as a key ({key.scalar}) has no delta rule yet")
+
+
 def _key(key: Item, n: int, items: tuple[Item, ...], types: Mapping[str, str], value: Scalar | None = None) -> Key:
     """Where a key is stored: in the public column that shows it, else in a hidden one."""
     type_ = types[key.name]
-    if "map<" in type_:
-        raise NotIncremental("MAP_KEY", f"a map as a key ({key.scalar}) has no delta rule yet")
+    _refuse_map(key, types)
     if "collate" in type_.lower():
         raise NotIncremental("COLLATED_KEY", f"the collated key {key.scalar} has no delta rule yet")
     wanted = value or key.scalar
     shown = next((i.name for i in items if i.scalar == wanted), None)
+    if shown is None and type_.startswith(("interval", "void")):
+        raise NotIncremental(
+            "KEY_TYPE", f"the key {key.scalar} is {type_}, which cannot be stored, and is not selected"
+        )
     return Key(key.name, shown or f"{HIDDEN_PREFIX}k{n}", type_)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Column, LakeFunction
-from spark_trickle.spark.compile import Leaves, PlainLeaves, compile_sql
+from spark_trickle.spark.compile import Leaves, PlainLeaves, compile_sql, quote
 from spark_trickle.sql.algebra import (
     Aggregate,
     Distinct,
@@ -26,6 +27,7 @@ from spark_trickle.sql.scalar import Scalar, cast, column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
 _GROUPS = {
     "agg_funcs": FunctionKind.AGGREGATE,
@@ -34,8 +36,30 @@ _GROUPS = {
 }
 
 
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
 # Functions that Spark lists under another heading than what they are.
 _MISPLACED = {"schema_of_variant_agg": FunctionKind.AGGREGATE, "json_tuple": FunctionKind.GENERATOR}
+
+
+def type_text(kind: DataType) -> str:
+    """A type as SQL reads it. Spark's own text leaves the names of fields bare, whatever is in them.
+
+    >>> from pyspark.sql.types import IntegerType, StructType
+    >>> type_text(StructType().add("user-id", IntegerType()).add("n", IntegerType()))
+    'struct<`user-id`:int,n:int>'
+    """
+    match kind.typeName():
+        case "struct":
+            parts: Any = kind
+            fields = [(f.name, type_text(f.dataType)) for f in parts.fields]
+            return f"struct<{','.join(f'{n if _PLAIN.fullmatch(n) else quote(n)}:{t}' for n, t in fields)}>"
+        case "array":
+            return f"array<{type_text(kind.elementType)}>"
+        case "map":
+            return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
+        case _:
+            return str(kind.simpleString())
 
 
 class Analyzer:
@@ -58,7 +82,7 @@ class Analyzer:
             schema = self.session.sql(sql).schema
         except Exception as error:
             raise spark_error(error) from error
-        return tuple(Column(f.name, f.dataType.simpleString()) for f in schema.fields)
+        return tuple(Column(f.name, type_text(f.dataType)) for f in schema.fields)
 
     def kind(self, name: str) -> FunctionKind:
         known = self._kinds.get(name)
@@ -85,6 +109,15 @@ class Analyzer:
         """The names of the columns that a generator makes over the rows of `child`."""
         rows = compile_sql(child, PlainLeaves())
         return tuple(c.name for c in self.columns(f"SELECT `e`.* FROM ({rows}) LATERAL VIEW {generator.sql()} `e`"))
+
+    def types(self, child: Operator, scalars: Sequence[Scalar]) -> tuple[str, ...] | None:
+        """The types of expressions, also of aggregates, over the rows of `child`; None where nobody can tell."""
+        listed = ", ".join(f"{s.sql()} AS `t{n}`" for n, s in enumerate(scalars))
+        try:
+            rows = compile_sql(child, PlainLeaves())
+            return tuple(c.type for c in self.columns(f"SELECT {listed} FROM ({rows})"))
+        except TrickleError:  # it uses columns of a query further out
+            return None
 
     def annotate(self, tree: Operator, leaves: Leaves) -> tuple[Operator, dict[str, str]]:
         """The tree with union branches cast to their common types, and the types of all aggregates.

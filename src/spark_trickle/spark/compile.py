@@ -184,14 +184,15 @@ class _Compiler:
     def __init__(self, leaves: Leaves) -> None:
         self.leaves = leaves
         self.ctes: list[Part] = []
-        self._names: dict[int, str] = {}  # of operators met before: a subtree may be held in several places
+        # Of operators met before: a subtree may be held in several places. It is kept, or another could get its id.
+        self._names: dict[int, tuple[Operator, str]] = {}
         self._inline: dict[str, str] = {}
         self._known: dict[str, str] = {}  # SQL of a CTE -> its name: equal subtrees have equal SQL
 
     def name(self, op: Operator) -> str:
         if id(op) not in self._names:
-            self._names[id(op)] = self._name(op)
-        return self._names[id(op)]
+            self._names[id(op)] = (op, self._name(op))
+        return self._names[id(op)][1]
 
     def _name(self, op: Operator) -> str:
         sql = self.sql(op)
@@ -270,6 +271,8 @@ class _Compiler:
 
     @sql.register
     def _aggregate(self, op: Aggregate) -> str:
+        if not op.keys and not op.calls:
+            return f"SELECT count(1) AS `_` FROM {self.name(op.child)}"  # one row, whatever there is
         items = _items((*op.keys, *(Item(c.name, c.whole) for c in op.calls)))
         by = f" GROUP BY {', '.join(str(n + 1) for n in range(len(op.keys)))}" if op.keys else ""
         return f"SELECT {items} FROM {self.name(op.child)}{by}"

@@ -15,7 +15,7 @@ what the function says of no rows, whichever function it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
@@ -63,6 +63,7 @@ from spark_trickle.sql.scalar import (
 )
 
 Fresh = Callable[[str], str]
+Types = Callable[[Operator, Sequence[Scalar]], tuple[str, ...] | None]
 
 # What these give over no rows; other aggregates give NULL or are left to the domain.
 _ZERO = frozenset(["count", "count_if", "regr_count"])
@@ -100,47 +101,54 @@ def joined(left: Operator, right: Operator, conditions: tuple[Scalar, ...]) -> O
 
 
 def exists(
-    child: Operator, sub: Operator, conditions: tuple[Scalar, ...], kind: Match, mark: str, fresh: Fresh
+    child: Operator,
+    sub: Operator,
+    conditions: tuple[Scalar, ...],
+    kind: Match,
+    mark: str,
+    fresh: Fresh,
+    types: Types,
 ) -> Operator:
     """EXISTS, IN and their negations: `conditions` are over the columns of both."""
-    pulled = pull(sub, fresh, existence=True)
-    if pulled is not None:
+    # IN looks for a value among the rows: which ones a LIMIT takes matters.
+    pulled = pull(sub, fresh, existence=True, top=not conditions)
+    if pulled is not None and _alike(child, pulled, types):
         found = tuple(c.substitute(pulled.late).inward() for c in (*conditions, *pulled.conditions))
         return Matched(child=child, by=pulled.op, conditions=found, kind=kind, mark=mark)
     by, back = _with_domain(child, sub, fresh)
     return Matched(child=child, by=by, conditions=(*back, *(c.inward() for c in conditions)), kind=kind, mark=mark)
 
 
-def scalar_value(child: Operator, sub: Operator, name: str, fresh: Fresh, *, strict: bool) -> Operator:
+def scalar_value(child: Operator, sub: Operator, name: str, fresh: Fresh, types: Types, *, strict: bool) -> Operator:
     """A scalar subquery: the child with its value as column `name`.
 
     `strict`: rows for which the value is NULL are dropped above, so an inner join will do.
     """
     if not correlated(sub):
-        one = sub if _one_row(sub) else _single((), sub, sub.columns[0], fresh)
-        value = Project(child=one, items=(Item(name, column(one.columns[0])),))
-        return joined(child, value, ())
-    found = _grouped_value(child, sub, name, fresh, strict=strict)
+        one = sub if _one_row(sub) else _only(sub, fresh)
+        return joined(child, Project(child=one, items=(Item(name, column(one.columns[0])),)), ())
+    found = _grouped_value(child, sub, name, fresh, types, strict=strict)
     if found is not None:
         return found
     by, back = _with_domain(child, sub, fresh)
-    value_column = sub.columns[0]
+    value = column(sub.columns[0])
     if not _one_row(sub):
         keys = tuple(c for c in by.columns if c not in sub.columns)
-        by = _single(keys, by, value_column, fresh)
-        value_column = by.columns[-1]
+        by, value = _single(keys, by, sub.columns[0], fresh)
     joint = OuterJoin(left=child, right=by, conditions=back, side=Side.LEFT)
-    return Project(child=joint, items=(*keep(*child.columns), Item(name, column(value_column))))
+    return Project(child=joint, items=(*keep(*child.columns), Item(name, value)))
 
 
-def lateral(child: Operator, sub: Operator, conditions: tuple[Scalar, ...], fresh: Fresh, *, left: bool) -> Operator:
+def lateral(
+    child: Operator, sub: Operator, conditions: tuple[Scalar, ...], fresh: Fresh, types: Types, *, left: bool
+) -> Operator:
     """A LATERAL join; `conditions` are those of ON."""
     if not correlated(sub):
         if left:
             return OuterJoin(left=child, right=sub, conditions=conditions, side=Side.LEFT)
         return joined(child, sub, conditions)
     pulled = pull(sub, fresh)
-    if pulled is None:
+    if pulled is None or not _alike(child, pulled, types):
         by, back = _with_domain(child, sub, fresh)
         if left:
             result: Operator = OuterJoin(left=child, right=by, conditions=(*back, *conditions), side=Side.LEFT)
@@ -169,12 +177,30 @@ class Pulled:
     op: Operator  # without outer columns
     conditions: tuple[Scalar, ...]  # over its columns and outer ones
     late: Mapping[str, Scalar] = field(default_factory=dict)  # output columns to be computed after the join
+    keyed: tuple[tuple[Operator, Scalar, Scalar], ...] = ()  # (rows, local, outer): compared, and grouped by
 
 
-def pull(op: Operator, fresh: Fresh, *, existence: bool = False) -> Pulled | None:
-    """Lift the conditions that use outer columns; None where that is not possible."""
-    if existence and (isinstance(op, Distinct) or (isinstance(op, TopK) and not op.offset and op.limit != 0)):
-        return pull(op.child, fresh, existence=True)  # whether there is a row does not depend on these
+def _alike(child: Operator, pulled: Pulled, types: Types) -> bool:
+    """Whether what rows are grouped by has the type it is compared in.
+
+    `'1' = 1` and `'01' = 1` both hold, and are two groups: one outer value would meet more than one.
+    """
+    for rows, local, outer in pulled.keyed:
+        own, other = types(rows, (local,)), types(child, (outer.inward(),))
+        if own is None or own != other:
+            return False
+    return True
+
+
+def pull(op: Operator, fresh: Fresh, *, existence: bool = False, top: bool = False) -> Pulled | None:
+    """Lift the conditions that use outer columns; None where that is not possible.
+
+    `existence`: only whether there is a row matters; `top`: and no condition stands above.
+    """
+    if existence and isinstance(op, Distinct):
+        return pull(op.child, fresh, existence=True, top=top)
+    if existence and top and isinstance(op, TopK) and not op.offset and op.limit != 0:
+        return pull(op.child, fresh, existence=True, top=True)
     if not correlated(op):
         return Pulled(op, ())
     if isinstance(op, Filter):
@@ -184,9 +210,9 @@ def pull(op: Operator, fresh: Fresh, *, existence: bool = False) -> Pulled | Non
         parts = [c.substitute(below.late) for c in conjuncts(op.condition)]
         local = conjunction(c for c in parts if not c.outer)
         child = below.op if local is None else Filter(child=below.op, condition=local)
-        return Pulled(child, (*below.conditions, *(c for c in parts if c.outer)), below.late)
+        return Pulled(child, (*below.conditions, *(c for c in parts if c.outer)), below.late, below.keyed)
     if isinstance(op, Project):
-        below = pull(op.child, fresh, existence=existence)
+        below = pull(op.child, fresh, existence=existence, top=top)
         if below is None:
             return None
         items = [Item(i.name, i.scalar.substitute(below.late)) for i in op.items]
@@ -195,19 +221,21 @@ def pull(op: Operator, fresh: Fresh, *, existence: bool = False) -> Pulled | Non
         used = frozenset().union(*(s.columns for s in (*below.conditions, *late.values())))
         more = keep(*(c for c in below.op.columns if c in used and c not in {i.name for i in now}))
         kept = (*now, *more) or keep(*below.op.columns[:1])
-        return Pulled(Project(child=below.op, items=tuple(kept)), below.conditions, late)
+        return Pulled(Project(child=below.op, items=tuple(kept)), below.conditions, late, below.keyed)
     if isinstance(op, Join):
         inputs: list[Operator] = []
         lifted: list[Scalar] = []
+        keyed: list[tuple[Operator, Scalar, Scalar]] = []
         for each in op.inputs:
             below = pull(each, fresh)
             if below is None or below.late:
                 return None
             inputs.append(below.op)
             lifted += below.conditions
+            keyed += below.keyed
         local_ = tuple(c for c in op.conditions if not c.outer)
         lifted += [c for c in op.conditions if c.outer]
-        return Pulled(Join(inputs=tuple(inputs), conditions=local_), tuple(lifted))
+        return Pulled(Join(inputs=tuple(inputs), conditions=local_), tuple(lifted), keyed=tuple(keyed))
     if isinstance(op, Matched) and not correlated(op.by) and not any(c.outer for c in op.conditions):
         below = pull(op.child, fresh)
         return None if below is None or below.late else replace(below, op=replace(op, child=below.op))
@@ -231,7 +259,7 @@ def _pull_grouped(op: Aggregate, fresh: Fresh) -> Pulled | None:
     below = pull(op.child, fresh)
     if below is None or below.late:
         return None
-    keys, lifted = list(op.keys), []
+    keys, lifted, keyed = list(op.keys), [], list(below.keyed)
     for condition in below.conditions:
         sides = _equality(condition)
         if sides is None:
@@ -239,8 +267,9 @@ def _pull_grouped(op: Aggregate, fresh: Fresh) -> Pulled | None:
         kind, local, outer = sides
         name = fresh("c")
         keys.append(Item(name, local))
+        keyed.append((below.op, local, outer))
         lifted.append(Scalar(kind(this=column(name).tree, expression=exp.Paren(this=outer.tree.copy()))))
-    return Pulled(Aggregate(child=below.op, keys=tuple(keys), calls=op.calls), tuple(lifted))
+    return Pulled(Aggregate(child=below.op, keys=tuple(keys), calls=op.calls), tuple(lifted), keyed=tuple(keyed))
 
 
 def _equality(condition: Scalar) -> tuple[type[exp.Expr], Scalar, Scalar] | None:
@@ -255,7 +284,9 @@ def _equality(condition: Scalar) -> tuple[type[exp.Expr], Scalar, Scalar] | None
     return None
 
 
-def _grouped_value(child: Operator, sub: Operator, name: str, fresh: Fresh, *, strict: bool) -> Operator | None:
+def _grouped_value(
+    child: Operator, sub: Operator, name: str, fresh: Fresh, types: Types, *, strict: bool
+) -> Operator | None:
     """A scalar subquery that aggregates, or picks, the rows of equal keys: grouped by them, then joined."""
     value, below = column(sub.columns[0]), sub
     conditions: list[Scalar] = []
@@ -268,12 +299,12 @@ def _grouped_value(child: Operator, sub: Operator, name: str, fresh: Fresh, *, s
             conditions.append(below.condition)
         below = below.child
     if not isinstance(below, Aggregate) or below.keys:
-        return _picked_value(child, sub, name, fresh)
+        return _picked_value(child, sub, name, fresh, types)
     known = all(c.function in _ZERO | _NULL for c in below.calls)
     if not known or any(s.outer for s in (value, *conditions)):
         return None
     grouped = _pull_grouped(below, fresh)
-    if grouped is None:
+    if grouped is None or not _alike(child, grouped, types):
         return None
     zeros = {c.name: call("coalesce", column(c.name), number(0)) for c in below.calls if c.function in _ZERO}
     value = value.substitute(zeros)
@@ -288,11 +319,11 @@ def _grouped_value(child: Operator, sub: Operator, name: str, fresh: Fresh, *, s
     return Project(child=joint, items=(*keep(*child.columns), Item(name, value)))
 
 
-def _picked_value(child: Operator, sub: Operator, name: str, fresh: Fresh) -> Operator | None:
+def _picked_value(child: Operator, sub: Operator, name: str, fresh: Fresh, types: Types) -> Operator | None:
     below = pull(sub, fresh)
     if below is None or below.late:
         return None
-    items, on = [], []
+    items, on, keyed = [], [], list(below.keyed)
     for condition in below.conditions:
         sides = _equality(condition)
         if sides is None:
@@ -300,12 +331,15 @@ def _picked_value(child: Operator, sub: Operator, name: str, fresh: Fresh) -> Op
         kind, local, outer = sides
         key = fresh("c")
         items.append(Item(key, local))
+        keyed.append((below.op, local, outer))
         on.append(Scalar(kind(this=column(key).tree, expression=exp.Paren(this=outer.tree.copy()))).inward())
+    if not _alike(child, replace(below, keyed=tuple(keyed)), types):
+        return None
     value = Item(fresh("v"), column(sub.columns[0]))
     rows = Project(child=below.op, items=(*items, value))
-    one = _single(tuple(i.name for i in items), rows, value.name, fresh)
+    one, checked = _single(tuple(i.name for i in items), rows, value.name, fresh)
     joint = OuterJoin(left=child, right=one, conditions=tuple(on), side=Side.LEFT)
-    return Project(child=joint, items=(*keep(*child.columns), Item(name, column(one.columns[-1]))))
+    return Project(child=joint, items=(*keep(*child.columns), Item(name, checked)))
 
 
 _STRICT = (
@@ -332,8 +366,17 @@ def _one_row(op: Operator) -> bool:
 _TOO_MANY = "[SCALAR_SUBQUERY_TOO_MANY_ROWS] More than one row returned by a subquery used as an expression."
 
 
-def _single(keys: tuple[str, ...], op: Operator, value: str, fresh: Fresh) -> Operator:
-    """At most one value per key; more than one is Spark's error, as in the query itself."""
+def _only(op: Operator, fresh: Fresh) -> Operator:
+    """The one value of an uncorrelated subquery."""
+    rows, value = _single((), op, op.columns[0], fresh)
+    return Project(child=rows, items=(Item(fresh("s"), value),))
+
+
+def _single(keys: tuple[str, ...], op: Operator, value: str, fresh: Fresh) -> tuple[Operator, Scalar]:
+    """One row per key, and its value: more than one is Spark's error, as in the query itself.
+
+    The value is to be asked for above the join: a key that no row has may have more.
+    """
     found, many = fresh("v"), fresh("n")
     some = Call(name=found, whole=call("any_value", column(value)), function="", args=())
     count = Call(name=many, whole=call("count", number(1)), function="count", args=())
@@ -341,7 +384,7 @@ def _single(keys: tuple[str, ...], op: Operator, value: str, fresh: Fresh) -> Op
     rows = Aggregate(child=op, keys=renamed, calls=(some, count))
     checked = case_when(greater(column(many), number(1)), call("raise_error", text(_TOO_MANY)), column(found))
     names = tuple(Item(k, column(r.name)) for k, r in zip(keys, renamed, strict=True))
-    return Project(child=rows, items=(*names, Item(value if keys else fresh("s"), checked)))
+    return Project(child=rows, items=(*names, *keep(found, many))), checked
 
 
 # -- domain ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -24,6 +25,10 @@ class Functions(Protocol):
 
     def generated(self, child: Operator, generator: Scalar) -> tuple[str, ...]:
         """The names of the columns that a generator makes over the rows of `child`."""
+        ...
+
+    def types(self, child: Operator, scalars: Sequence[Scalar]) -> tuple[str, ...] | None:
+        """The types of expressions, also of aggregates, over the rows of `child`; None where nobody can tell."""
         ...
 
 

@@ -93,7 +93,8 @@ class Lowering:
         self.notices: list[str] = []
         self.sources = Sources(self)
         self._taken: set[str] = {"__w"}
-        self._shared: dict[int, Relation] = {}  # CTEs by their body: read twice, computed once
+        # CTEs by their body: read twice, computed once. The body is kept, or another could get its id.
+        self._shared: dict[int, tuple[exp.Expr, Relation]] = {}
 
     def fresh(self, base: str) -> str:
         name, n = base, 1
@@ -146,13 +147,12 @@ class Lowering:
 
     def cte(self, name: str, cte: Cte) -> Relation:
         """A CTE: lowered once, and seen by each reader under names of its own."""
-        found = self._shared.get(id(cte.body))
-        if found is None:
-            found = self._recursion(name, cte) if cte.recursive else self.query(cte.body, cte.context)
-            if correlated(found.operator):
-                return found
-            self._shared[id(cte.body)] = found
-            return found
+        if id(cte.body) not in self._shared:
+            first = self._recursion(name, cte) if cte.recursive else self.query(cte.body, cte.context)
+            if not correlated(first.operator):
+                self._shared[id(cte.body)] = (cte.body, first)
+            return first
+        _, found = self._shared[id(cte.body)]
         outputs = tuple(Output(o.shown, self.fresh(o.name)) for o in found.outputs)
         items = tuple(Item(n.name, column(o.name)) for n, o in zip(outputs, found.outputs, strict=True))
         return Relation(Project(child=found.operator, items=items), outputs)
@@ -292,7 +292,10 @@ class Lowering:
             having = resolver.scalar(node.args["having"].this, clause=Place.HAVING)
         scalars = [*(s for _, s in selected), *(s for _, s in order)]
         operator, found = self._grouped(node, selected, scalars, having, resolver, operator)
+        before = operator
         operator, found = lower_windows(found, operator, self.fresh)
+        if operator is not before and any(self._generates_inside(s) for s in scalars):
+            raise self.refuse("GENERATOR", "a generator beside window functions has no delta rule yet", node, context)
         return self._finish(node, operator, selected, found, order, bounds, context)
 
     def _grouped(
@@ -356,10 +359,13 @@ class Lowering:
         visible = tuple(items)
         # What is ordered by is a column that is shown, or a hidden one.
         known = {i.scalar: i.name for i in visible}
+        known.update({found[at]: names[0] for at, names in generated.items() if len(names) == 1})
         hidden: list[Item] = []
         keys: list[Scalar] = []
         for (ordered, _), scalar in zip(order, found[len(selected) :], strict=True):
             if scalar not in known:
+                if self._generates_inside(scalar):
+                    raise self.refuse("GENERATOR", "ORDER BY an expression over a generator", ordered, context)
                 known[scalar] = self.fresh("order")
                 hidden.append(Item(known[scalar], scalar))
             keys.append(_ordered(ordered, column(known[scalar])))
@@ -424,6 +430,9 @@ class Lowering:
         name = function_name(scalar.tree)
         return name is not None and self.functions.kind(name) is FunctionKind.GENERATOR
 
+    def _generates_inside(self, scalar: Scalar) -> bool:
+        return any(self._generates(Scalar(n)) for n in scalar.tree.walk() if function_name(n) is not None)
+
     def exploded(
         self, child: Operator, generator: Scalar, shown: Sequence[str], *, outer: bool = False
     ) -> tuple[Operator, tuple[str, ...]]:
@@ -477,10 +486,10 @@ class Lowering:
     def attach(self, operator: Operator, pending: Pending, kind: Match, *, strict: bool = False) -> Operator:
         sub = pending.operator
         if pending.kind is SubqueryKind.SCALAR:
-            return scalar_value(operator, sub, pending.name, self.fresh, strict=strict)
+            return scalar_value(operator, sub, pending.name, self.fresh, self.functions.types, strict=strict)
         meet = not_in if pending.kind is SubqueryKind.NOT_IN else equal
         conditions = tuple(meet(v, column(c)) for v, c in zip(pending.values, sub.columns, strict=False))
-        return exists(operator, sub, conditions, kind, pending.name, self.fresh)
+        return exists(operator, sub, conditions, kind, pending.name, self.fresh, self.functions.types)
 
 
 def renamed(relation: Relation, names: tuple[str, ...]) -> Operator:

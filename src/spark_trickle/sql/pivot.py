@@ -11,7 +11,19 @@ from spark_trickle.sql.algebra import Aggregate, Call, Explode, Filter, Item, Op
 from spark_trickle.sql.context import Relation
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.resolve import Place, Resolver, function_name
-from spark_trickle.sql.scalar import Scalar, call, case_when, column, conjunction, either, greater, number, same, text
+from spark_trickle.sql.scalar import (
+    Scalar,
+    call,
+    case_when,
+    cast,
+    column,
+    conjunction,
+    either,
+    greater,
+    number,
+    same,
+    text,
+)
 from spark_trickle.sql.scope import Output, Scope
 
 Fresh = Callable[[str], str]
@@ -20,7 +32,8 @@ Fresh = Callable[[str], str]
 def lower_pivot(node: exp.Pivot, operator: Operator, scope: Scope, resolver: Resolver, fresh: Fresh) -> Relation:
     """Grouped by every column that is neither pivoted nor aggregated.
 
-    A value that a group lacks gives NULL, a count too: Spark aggregates by group and value first, and then spreads.
+    A value that a group lacks gives NULL, a count too, if all results are numbers: Spark then aggregates by group and
+    value first, and spreads. Else it aggregates the values that meet each condition, and a count of none is 0.
     """
     fields = node.args["fields"]
     if len(fields) != 1 or not isinstance(fields[0], exp.In):
@@ -31,6 +44,12 @@ def lower_pivot(node: exp.Pivot, operator: Operator, scope: Scope, resolver: Res
     scalars = [resolver.scalar(c, clause=Place.SELECT) for _, c in calls]
     if resolver.pending:
         raise resolver.refuse("PIVOT", "a subquery inside PIVOT has no delta rule yet", node)
+    kinds, results = resolver.functions.types(operator, pivoted), resolver.functions.types(operator, scalars)
+    if kinds is None or results is None:
+        raise resolver.refuse("PIVOT", "PIVOT over columns of a query further out has no delta rule yet", node)
+    spread = all(r in _SPREAD or r.startswith("decimal") for r in results)
+    if not spread and any(f not in _SKIPS_NULL for s in scalars for f in _functions(s, resolver)):
+        raise resolver.refuse("PIVOT", "this aggregate beside one that gives no number has no delta rule yet", node)
     used = frozenset().union(*(s.columns for s in (*pivoted, *scalars)))
     kept = [o for o in scope.star if o.name not in used]
     keys = tuple(Item(fresh(f"k_{o.shown}"), column(o.name)) for o in kept)
@@ -39,7 +58,8 @@ def lower_pivot(node: exp.Pivot, operator: Operator, scope: Scope, resolver: Res
     items: list[Item] = []
     for value in fields[0].expressions:
         shown, literal = (value.alias, value.this) if isinstance(value, exp.PivotAlias | exp.Alias) else ("", value)
-        values = [resolver.scalar(v, clause=Place.WHERE) for v in _parts(literal)]
+        # A value takes the type of the column, not the other way round.
+        values = [cast(resolver.scalar(v, clause=Place.WHERE), k) for v, k in zip(_parts(literal), kinds, strict=True)]
         condition = conjunction(same(p, v) for p, v in zip(pivoted, values, strict=True))
         assert condition is not None
         present = Call(fresh("n"), _filtered(call("count", number(1)), condition), "count", (), filter=condition)
@@ -47,13 +67,30 @@ def lower_pivot(node: exp.Pivot, operator: Operator, scope: Scope, resolver: Res
         for (alias, written), scalar in zip(calls, scalars, strict=True):
             whole = _aggregated(scalar, condition, resolver, written, made, fresh)
             name = fresh("pivot")
-            items.append(Item(name, case_when(greater(column(present.name), number(0)), whole)))
+            there = greater(column(present.name), number(0))
+            items.append(Item(name, case_when(there, whole) if spread else whole))
             # Names that Spark makes up are taken from its own analysis.
             known = shown if shown and len(calls) == 1 else f"{shown}_{alias}" if shown and alias else ""
             outputs.append(Output(known, name))
     grouped = Aggregate(child=operator, keys=keys, calls=tuple(made))
     result = Project(child=grouped, items=(*keep(*(k.name for k in keys)), *items))
     return Relation(result, tuple(outputs))
+
+
+# What Spark spreads, and the aggregates for which a NULL is no value at all.
+_SPREAD = frozenset(["boolean", "tinyint", "smallint", "int", "bigint", "float", "double"])
+_SKIPS_NULL = frozenset(
+    [
+        *("count", "count_if", "sum", "avg", "mean", "min", "max", "collect_list", "collect_set", "array_agg"),
+        *("bool_and", "bool_or", "every", "some", "any"),
+    ]
+)
+
+
+def _functions(scalar: Scalar, resolver: Resolver) -> list[str]:
+    """The aggregates in an expression."""
+    names = (function_name(n) for n in scalar.tree.walk())
+    return [n for n in names if n is not None and resolver.functions.kind(n) is FunctionKind.AGGREGATE]
 
 
 def _parts(node: exp.Expr) -> list[exp.Expr]:

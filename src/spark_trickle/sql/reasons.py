@@ -183,6 +183,11 @@ REASONS: dict[str, Reason] = {
     "MAP_KEY": Reason(
         _NOT_YET, "GROUP BY or DISTINCT over a map has no delta rule.", "Group by sort_array(map_entries(m))."
     ),
+    "KEY_TYPE": Reason(
+        _NOT_YET,
+        "A key that is not selected has a type that no table can store.",
+        "Select the key in a form that can be stored, such as extract(DAY FROM i).",
+    ),
     "COLLATED_KEY": Reason(
         _NOT_YET,
         "A key with a collation has no delta rule.",

@@ -346,7 +346,7 @@ class Sources:
             conditions = conjuncts(resolver.scalar(on, clause=Place.ON))
             if resolver.pending:
                 raise self.refuse("SUBQUERY", "a subquery in ON of a LATERAL join has no rule yet", on, context)
-        return lateral(left, sub, conditions, low.fresh, left=side == "LEFT"), both
+        return lateral(left, sub, conditions, low.fresh, low.functions.types, left=side == "LEFT"), both
 
 
 def _alias_columns(node: exp.Expr) -> tuple[str, ...]:
