@@ -32,7 +32,7 @@ from spark_trickle.lake.sources import Sources, write_view
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
 from spark_trickle.spark.compile import quote, quote_table
-from spark_trickle.spark.session import has_delta, new_session, use_delta
+from spark_trickle.spark.session import close_catalog, has_delta, new_session, use_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -213,7 +213,7 @@ class Attempt:
         for view in self._views:
             self.session.catalog.dropTempView(view)
         for frame in self.checkpoints:
-            frame.rdd.unpersist()
+            jvm.let_go(frame)
         with self.store.write() as tx:
             tx.drop_catalog(self.slot.catalog)
         io = jvm.file_io(self.lake.session)
@@ -306,6 +306,8 @@ class Attempts:
                 if well and reuse:
                     with self._lock:
                         self._free.append(slot)
+                else:
+                    close_catalog(slot.session, slot.catalog)
 
     def _take(self) -> Slot:
         with self._lock:

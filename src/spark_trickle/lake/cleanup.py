@@ -31,8 +31,10 @@ def clean_up(session: SparkSession, store: CatalogStore, lake: Lake) -> tuple[st
             try:
                 if _is_storage(pointer):
                     _delete_log(session, store, lake, pointer, leftover.catalog)
-                if dead.issuperset(store.catalogs_with(pointer.name)):  # else a cut or a reader uses the files
-                    _delete_staged(session, lake, pointer, live)
+                if is_pin(pointer):
+                    delete_files(session, [pointer.location])
+                elif dead.issuperset(store.catalogs_with(pointer.name)):  # else a cut or a reader uses the files
+                    _delete_staged(session, store, lake, pointer, live)
             except Exception as error:  # a leftover that cannot be read must not keep the lake shut
                 _log.warning("left behind: %s (%s)", pointer.location, jvm.why(error))
         with store.write() as tx:
@@ -45,10 +47,9 @@ def _is_storage(pointer: Pointer) -> bool:
     return not pointer.is_view and pointer.name.namespace == HIDDEN_NAMESPACE
 
 
-def _delete_staged(session: SparkSession, lake: Lake, pointer: Pointer, live: Mapping[TableName, Pointer]) -> None:
-    if is_pin(pointer):
-        jvm.file_io(session).deleteFile(pointer.location)
-        return
+def _delete_staged(
+    session: SparkSession, store: CatalogStore, lake: Lake, pointer: Pointer, live: Mapping[TableName, Pointer]
+) -> None:
     published = live.get(pointer.name)
     if not _is_storage(pointer):
         return
@@ -64,21 +65,29 @@ def _delete_staged(session: SparkSession, lake: Lake, pointer: Pointer, live: Ma
     # have live files.
     if head is None or head.parentId() is None or kept.snapshot(head.snapshotId()) is not None:
         return
+    if store.was_published(head.snapshotId()):
+        return
     if kept.snapshot(head.parentId()) is not None:
         delete_added(session, staged, [head.snapshotId()])
 
 
 _LOCATION = ("org.apache.iceberg.ContentFile", "location")
+_MANIFEST = "org.apache.iceberg.ManifestFile"
 
 
 def delete_added(session: SparkSession, metadata: Java, snapshots: list[int]) -> None:
-    """Delete the data and delete files that these unpublished snapshots brought."""
+    """Delete the files that these unpublished snapshots brought: data, deletes, manifests."""
     handles, io = jvm.handles(session), jvm.file_io(session)
     for snapshot_id in snapshots:
         snapshot = metadata.snapshot(snapshot_id)
         for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
             for path in handles.pluck(added, _LOCATION):
                 io.deleteFile(path)
+        manifests = snapshot.allManifests(io)
+        makers = handles.pluck(manifests, (_MANIFEST, "snapshotId"))
+        paths = handles.pluck(manifests, (_MANIFEST, "path"))
+        own = [path for path, maker in zip(paths, makers, strict=True) if maker == str(snapshot_id)]
+        delete_files(session, [*own, snapshot.manifestListLocation()])
 
 
 def delete_files(session: SparkSession, paths: Iterable[str]) -> None:
@@ -91,16 +100,28 @@ def sweep(session: SparkSession, store: CatalogStore) -> None:
     """Delete files that are garbage by now. One that cannot be deleted is tried again next time."""
     done = []
     for item in store.garbage(due=datetime.now(UTC)):
-        if item.kind != "file":
-            continue
         try:
-            delete_files(session, [item.location])
+            if item.kind == "file":
+                delete_files(session, [item.location])
+            elif item.kind != "table" or not _delete_table(session, store, item.location):
+                continue
             done.append(item.id)
         except Exception as error:
             _log.warning("not deleted yet: %s (%s)", item.location, jvm.why(error))
     if done:
         with store.write() as tx:
             tx.drop_garbage(done)
+
+
+def _delete_table(session: SparkSession, store: CatalogStore, location: str) -> bool:
+    """All files of a table that the lake no longer has; not while an attempt, a reader or a cut holds it."""
+    # As the catalogs spell it: a metadata file may name its table's place in another way.
+    folder, found, _ = location.rpartition("/metadata/")
+    if not found or store.is_held(folder):
+        return False
+    if jvm.file_io(session).newInputFile(location).exists():
+        drop_files(session, jvm.load_metadata(session, location))
+    return True
 
 
 def _delete_log(session: SparkSession, store: CatalogStore, lake: Lake, pointer: Pointer, catalog: str) -> None:

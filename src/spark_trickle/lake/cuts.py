@@ -19,11 +19,13 @@ from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
 from spark_trickle.lake.attempt import Attempts
+from spark_trickle.lake.cleanup import delete_files, sweep
 from spark_trickle.lake.functions import Functions
+from spark_trickle.lake.protect import FOREVER
 from spark_trickle.lake.tables import Lake, is_pin
-from spark_trickle.model import LAKE, Pointer, TableName
+from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, Pointer, TableName
 from spark_trickle.spark.compile import quote
-from spark_trickle.spark.session import has_delta, new_session, use_delta
+from spark_trickle.spark.session import close_catalog, has_delta, new_session, use_delta
 from spark_trickle.sql.mentions import without_catalog
 
 if TYPE_CHECKING:
@@ -63,11 +65,14 @@ class Cuts:
         if name is not None:
             cut = self._named(name)
             session = new_session(self.spark, self.settings, cut.catalog_name)
-            if self.store.sources() and has_delta(session):
+            pointers = self.store.pointers(cut.catalog_name)
+            if has_delta(session) and any(p.is_view and is_pin(p) for p in pointers.values()):
                 use_delta(session)
             _use(session, cut.catalog_name, namespace)
-            pointers = self.store.pointers(cut.catalog_name)
-            yield ReaderCut(session, cut.created_at, pointers, self.attempts.functions)
+            try:
+                yield ReaderCut(session, cut.created_at, pointers, self.attempts.functions)
+            finally:
+                close_catalog(session, cut.catalog_name)
             return
         with self.attempts.frozen(namespace) as attempt:
             yield ReaderCut(attempt.session, datetime.now(UTC), attempt.pointers, attempt.functions)
@@ -77,6 +82,7 @@ class Cuts:
             cut = tx.add_cut(name, comment)
         try:
             self.attempts.freeze_sources(cut.catalog_name)
+            self._keep_metadata(cut.catalog_name)
         except BaseException:
             self.drop(name)
             raise
@@ -88,16 +94,27 @@ class Cuts:
     def drop(self, name: str) -> None:
         cut = self._named(name)
         held = self.store.pointers(cut.catalog_name)
+        # The tags first: while the cut is listed, a second drop can take up what a first one left.
+        for pointer in self.store.pointers(names=list(held)).values():
+            if not pointer.is_view:
+                self._untag(pointer.name, cut.catalog_name)
         with self.store.write() as tx:
             tx.drop_cut(name)
-        io = jvm.file_io(self.lake.session)
-        for pointer in held.values():
-            if is_pin(pointer):
-                io.deleteFile(pointer.location)
-        live = self.store.pointers(names=list(held))
-        for table in live:
-            if not live[table].is_view:
-                self._untag(table, cut.catalog_name)
+        delete_files(self.lake.session, [p.location for p in held.values() if is_pin(p)])
+        sweep(self.lake.session, self.store)
+
+    def _keep_metadata(self, catalog: str) -> None:
+        """A copy of each source's metadata file: writers may have old ones deleted."""
+        iceberg, io = jvm.handles(self.lake.session).jvm.org.apache.iceberg, jvm.file_io(self.lake.session)
+        kept: dict[TableName, str] = {}
+        for pointer in self.store.pointers(catalog).values():
+            if not pointer.is_view and pointer.name.namespace != HIDDEN_NAMESPACE:
+                kept[pointer.name] = self.lake.new_pin()
+                metadata = self.lake.metadata(pointer.location)
+                iceberg.TableMetadataParser.write(metadata, io.newOutputFile(kept[pointer.name]))
+        with self.store.write() as tx:
+            for name, location in kept.items():
+                tx.move_private_pointer(catalog, name, location)
 
     def _named(self, name: str) -> NamedCut:
         cuts = {c.name: c for c in self.store.cuts()}
@@ -110,14 +127,18 @@ class Cuts:
         if snapshot is None:
             return
         try:
-            self.lake.load(pointer.name).manageSnapshots().createTag(tag, snapshot).commit()
+            changes = self.lake.load(pointer.name).manageSnapshots()
+            changes.createTag(tag, snapshot).setMaxRefAgeMs(tag, FOREVER).commit()
         except Exception as error:  # a table that may not be tagged is in the cut all the same, unprotected
             _log.warning("%s is not protected from snapshot expiry: %s", pointer.name, jvm.why(error))
 
     def _untag(self, name: TableName, tag: str) -> None:
-        table = self.lake.load(name)
-        if table.refs().containsKey(tag):
-            table.manageSnapshots().removeTag(tag).commit()
+        try:
+            table = self.lake.load(name)
+            if table.refs().containsKey(tag):
+                table.manageSnapshots().removeTag(tag).commit()
+        except Exception as error:  # read-only by now, or gone
+            _log.warning("the tag %s of %s stays: %s", tag, name, jvm.why(error))
 
 
 def _use(session: SparkSession, catalog: str, namespace: str) -> None:

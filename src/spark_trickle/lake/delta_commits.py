@@ -86,6 +86,8 @@ def fold(commits: Iterable[Sequence[Actions]]) -> Commits:
         tuple(known[k] for k in last if first[k] and last[k]),
         tuple(known[k] for k in last if not first[k] and not last[k]),
     )
+    if any(abs(n) > 1 for n in changed.values()) and not restated:
+        by_change = by_files  # RESTORE brings a file a second time: a list of files cannot say that
     present = {path for (path, _), added in last.items() if added}
     left = {path: None for (path, _), added in first.items() if not added and path not in present}
     passing = {f["path"]: None for f in by_change.files if f["path"] not in present and f["path"] not in left}

@@ -211,7 +211,7 @@ class DeltaTables:
         texts = self._each(new, paths, self._text)
         if None in texts:
             raise _expired(old)
-        return fold([json.loads(line) for line in text.splitlines() if line.strip()] for text in texts)
+        return fold([json.loads(line) for line in text.split("\n") if line.strip()] for text in texts)
 
     def unreadable(self, old: Version, new: Version, *, whole: bool = False) -> str | None:
         """Why `old` cannot be compared with `new`; `whole`: why it cannot be read at all.

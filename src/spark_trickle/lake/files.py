@@ -19,6 +19,7 @@ _CONTENT = "org.apache.iceberg.ContentFile"
 _DELETE = "org.apache.iceberg.DeleteFile"
 _INDEX = "org.apache.iceberg.deletes.PositionDeleteIndex"
 _LOCATION = (_CONTENT, "location")
+_SEQUENCE = (_CONTENT, "dataSequenceNumber")
 _REFERENCED = ("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation", _DELETE)
 # What Iceberg's own planning selects: everything a scan task needs, no column statistics.
 _DATA_COLUMNS = (
@@ -36,6 +37,7 @@ class DeleteState:
     rows: int
     size: int
     is_vector: bool
+    sequence: int
     file: Java = field(compare=False)
 
     @property
@@ -101,6 +103,8 @@ class FileReader:
         old_data, new_data = before.dataManifests(self._io), after.dataManifests(self._io)
         old_files = self._read_data(self._minus(old_data, new_data))
         new_files = self._read_data(self._minus(new_data, old_data))
+        if self._came_again(old_files, new_files):
+            return _compare(self.plan(old), self.plan(new))
         added, removed = self._files_minus(new_files, old_files), self._files_minus(old_files, new_files)
 
         old_deletes, new_deletes = before.deleteManifests(self._io), after.deleteManifests(self._io)
@@ -282,6 +286,16 @@ class FileReader:
         # A deletion vector holds all deleted positions: it replaces older position deletes of its file.
         return {p: frozenset([d for d in all_ if d.is_vector] or all_) for p, all_ in found.items()}
 
+    def _came_again(self, old_files: Java, new_files: Java) -> bool:
+        """Whether a file was removed and added again (`add_files` can): other deletes apply to it than before."""
+        if not old_files.size() or not new_files.size():
+            return False
+        was, now = (
+            dict(zip(self._h.pluck(side, _LOCATION), self._h.pluck(side, _SEQUENCE), strict=True))
+            for side in (old_files, new_files)
+        )
+        return any(now.get(path, sequence) != sequence for path, sequence in was.items())
+
     # -- facts in bulk ---------------------------------------------------------------------------------------
 
     def _states(self, files: Java, deletes: dict[str, frozenset[DeleteState]]) -> tuple[FileState, ...]:
@@ -294,6 +308,7 @@ class FileReader:
         sizes = self._h.pluck(items, (_CONTENT, "fileSizeInBytes"))
         firsts = self._h.pluck(items, (data, "firstRowId"))
         specs = self._h.pluck(items, (_CONTENT, "specId"))
+        sequences = self._h.pluck(items, _SEQUENCE) if deletes else []
         return tuple(
             FileState(
                 path=path,
@@ -301,7 +316,8 @@ class FileReader:
                 size=int(sizes[i]),
                 first_row_id=int(firsts[i]) if firsts[i] else None,
                 spec_id=int(specs[i]),
-                deletes=deletes.get(path, frozenset()),
+                # A delete does not apply to a file that came after it.
+                deletes=frozenset(d for d in deletes.get(path, ()) if d.sequence >= int(sequences[i] or 0)),
                 file=items.get(i),
             )
             for i, path in enumerate(paths)
@@ -313,8 +329,11 @@ class FileReader:
         rows = self._h.pluck(files, (_CONTENT, "recordCount"))
         sizes = self._h.pluck(files, (_CONTENT, "fileSizeInBytes"))
         formats = self._h.pluck(files, (_CONTENT, "format"))
+        sequences = self._h.pluck(files, _SEQUENCE)
         return [
-            DeleteState(path, offset, int(rows[i]), int(sizes[i]), formats[i] == "PUFFIN", files.get(i))
+            DeleteState(
+                path, offset, int(rows[i]), int(sizes[i]), formats[i] == "PUFFIN", int(sequences[i] or 0), files.get(i)
+            )
             for i, (path, offset) in enumerate(self._delete_keys(files))
         ]
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 Java = Any  # a py4j proxy: nothing of it can be checked
@@ -176,6 +176,11 @@ def active(session: SparkSession) -> Iterator[None]:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
+
+
+def let_go(checkpoint: DataFrame) -> None:
+    """Free the blocks of a local checkpoint; `checkpoint.rdd` would be another RDD, made anew at every mention."""
+    checkpoint._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
 def table_cache(session: SparkSession) -> Java:

@@ -36,15 +36,23 @@ def append_and_delete(session: SparkSession, table: Java, frame: DataFrame | Non
         raise TrickleError("INTERNAL", f"{table.name()} is not a v3 table: it has no deletion vectors.")
     base = table.currentSnapshot()
     commit = table.newRowDelta()
-    if positions:
-        _delete(session, table, base.snapshotId(), positions, commit)
-    if frame is not None:
-        files = write_files(session, table, frame).iterator()
-        while files.hasNext():
-            commit.addRows(files.next())
-    if base is not None:
-        commit.validateFromSnapshot(base.snapshotId())
-    commit.commit()
+    written: list[str] = []
+    try:
+        if positions:
+            written += _delete(session, table, base.snapshotId(), positions, commit)
+        if frame is not None:
+            files = write_files(session, table, frame).iterator()
+            while files.hasNext():
+                file = files.next()
+                written.append(file.location())
+                commit.addRows(file)
+        if base is not None:
+            commit.validateFromSnapshot(base.snapshotId())
+        commit.commit()
+    except Exception:
+        for path in written:  # no snapshot names them
+            table.io().deleteFile(path)
+        raise
     snapshot: int = table.currentSnapshot().snapshotId()
     return snapshot
 
@@ -77,7 +85,8 @@ def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
         held.tables.remove(name)
 
 
-def _delete(session: SparkSession, table: Java, snapshot: int, positions: Positions, commit: Java) -> None:
+def _delete(session: SparkSession, table: Java, snapshot: int, positions: Positions, commit: Java) -> set[str]:
+    """Adds the vectors to the commit; gives the files that hold them."""
     held = handles(session)
     iceberg = held.jvm.org.apache.iceberg
     places, earlier = _targets(session, table, snapshot, set(positions))
@@ -97,6 +106,7 @@ def _delete(session: SparkSession, table: Java, snapshot: int, positions: Positi
     for replaced in result.rewrittenDeleteFiles():
         commit.removeDeletes(replaced)
     commit.validateDataFilesExist(paths).validateDeletedFiles()
+    return {vector.location() for vector in result.deleteFiles()}
 
 
 def _targets(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -20,7 +21,8 @@ from spark_trickle.model import InputKind, Pointer, StreamTable, TableName
 _log = logging.getLogger(__name__)
 
 PREFIX = "trickle_frontier_"  # the snapshot's id follows
-_FOREVER = 2**63 - 1
+FOREVER = 2**63 - 1
+_PAUSE = 600.0  # seconds until a source that refused is asked again
 _TRIES = 3  # a commit meets those of other engines and processes
 
 
@@ -50,57 +52,66 @@ class Protector:
     store: CatalogStore
     lake: Lake
     policy: str  # lazy, always, off
-    _refused: set[TableName] = field(default_factory=set)
+    _refused: dict[TableName, float] = field(default_factory=dict)  # when; it is asked again later
     _lock: threading.Lock = field(default_factory=threading.Lock)  # two threads would undo each other's tags
 
     def protect(self, sources: Collection[TableName]) -> None:
         """Bring the tags of these sources in line with the frontiers of all stream tables."""
-        wanted = [s for s in sources if s not in self._refused]
+        now = time.monotonic()
+        wanted = [s for s in sources if now - self._refused.get(s, -_PAUSE) >= _PAUSE]
         if wanted:
             with self._lock:
                 self._protect_all(wanted)
 
     def _protect_all(self, wanted: Collection[TableName]) -> None:
-        frontiers: dict[TableName, set[int]] = {}
-        for table in self.store.stream_tables():
-            for part in (table, *table.states):
-                for d in part.dependencies:
-                    if d.kind is InputKind.SOURCE and d.snapshot_id is not None:
-                        frontiers.setdefault(d.input, set()).add(d.snapshot_id)
         for source, pointer in self.store.pointers(names=wanted).items():
             if pointer.is_view:
                 continue
             try:
-                self._try_to_protect(pointer, frontiers.get(source, set()))
+                self._try_to_protect(pointer)
+                self._refused.pop(source, None)
             except Exception as error:
                 # Read-only, somebody else's, gone in between: it is read all the same.
-                self._refused.add(source)
+                known = source in self._refused
+                self._refused[source] = time.monotonic()
+                if known:
+                    continue
                 reason = jvm.why(error)
                 _log.warning("%s is not protected from snapshot expiry: %s", source, reason)
                 with self.store.write() as tx:
                     tx.add_alert("UNPROTECTED", f"snapshots of {source} cannot be tagged: {reason}", name=str(source))
 
-    def _try_to_protect(self, pointer: Pointer, frontiers: Collection[int]) -> None:
+    def _frontiers(self, source: TableName) -> set[int]:
+        """The snapshots of it that stream tables reflect."""
+        return {
+            d.snapshot_id
+            for table in self.store.stream_tables()
+            for part in (table, *table.states)
+            for d in part.dependencies
+            if d.input == source and d.kind is InputKind.SOURCE and d.snapshot_id is not None
+        }
+
+    def _try_to_protect(self, pointer: Pointer) -> None:
         for left in reversed(range(_TRIES)):
             try:
-                self._protect(pointer, frontiers)
+                self._protect(pointer)
                 return
             except Exception:
                 if not left:
                     raise
 
-    def _protect(self, pointer: Pointer, frontiers: Collection[int]) -> None:
-        metadata = self.lake.metadata(pointer.location)
-        if not self._change(metadata, frontiers):
+    def _protect(self, pointer: Pointer) -> None:
+        if not self._change(self.lake.metadata(pointer.location), self._frontiers(pointer.name)):
             return
         table = self.lake.load(pointer.name)
-        change = self._change(table.operations().current(), frontiers)
+        # Asked after the table was loaded: a publish in between has its tag, and its frontier, here too.
+        change = self._change(table.operations().current(), self._frontiers(pointer.name))
         if not change:
             return
         commit = table.manageSnapshots()
         for snapshot in sorted(change.add):
             tag = f"{PREFIX}{snapshot}"
-            commit = commit.createTag(tag, snapshot).setMaxRefAgeMs(tag, _FOREVER)
+            commit = commit.createTag(tag, snapshot).setMaxRefAgeMs(tag, FOREVER)
         for snapshot in sorted(change.remove):
             commit = commit.removeTag(f"{PREFIX}{snapshot}")
         commit.commit()

@@ -1,9 +1,10 @@
 """Publish: one SQL transaction moves every member's pointers and writes frontier, history and status.
 
-Three conditions, all checked before anything is visible:
+Four conditions, all checked before anything is visible:
 1. the lake's pointer is still the one the attempt started from;
 2. the chain from the staged snapshot down to the base holds only snapshots that the attempt recorded;
-3. the lease's fencing token is current, inside the same transaction.
+3. the lease's fencing token is current, inside the same transaction;
+4. the stream tables that were read are still there, in the same storage.
 Any failure publishes nothing.
 """
 
@@ -27,6 +28,7 @@ class Member:
     name: TableName
     lease: Lease
     staging: Staging | None = None
+    reads: tuple[TableName, ...] = ()  # storages of other stream tables: they must still be there
     view: Pointer | None = None  # the public view, when it is new or names another storage
     view_is_new: bool = False
     retired: TableName | None = None  # the storage that the new one replaces
@@ -47,6 +49,7 @@ def publish(
         for member in members:
             at(f"in transaction, before {member.name}")
             tx.check_lease(member.lease)
+            tx.hold_inputs(member.reads)
             _move(tx, member)
             member.write(tx)
         at("before commit")
@@ -64,9 +67,9 @@ def _move(tx: Transaction, member: Member) -> None:
         if member.view_is_new:
             tx.insert_pointer(member.view)
         else:
-            tx.replace_pointer(member.view.name, member.view.location)
+            tx.replace_view(member.view.name, member.view.location)
     if member.retired is not None:
-        tx.delete_pointer(member.retired)
+        tx.retire(member.retired)
 
 
 def check_chain(lake: Lake, staging: Staging) -> None:

@@ -83,6 +83,8 @@ def _struct(before: Schema, now: Schema, keep: Collection[str] | None, *, follow
     by_id = {f["id"]: f for f in now["fields"]}
     by_name = {f["name"].lower(): f for f in now["fields"]}
     known = {f["id"] for f in before["fields"]}
+    # Old names that stay: a column that took one of them later cannot have it here.
+    taken = {f["name"].lower() for f in before["fields"] if keep is not None and f["name"].lower() in keep}
     fields: list[dict[str, Any]] = []
     for field in before["fields"]:
         found = by_id.get(field["id"])
@@ -92,7 +94,8 @@ def _struct(before: Schema, now: Schema, keep: Collection[str] | None, *, follow
             if again is not None and again["id"] not in known:
                 fields.append(again)
             continue
-        name = field["name"] if keep is None or field["name"].lower() in keep else found["name"]
+        own = keep is None or field["name"].lower() in keep or found["name"].lower() in taken
+        name = field["name"] if own else found["name"]
         fields.append({**found, "name": name, "type": _inner(field["type"], found["type"], keep, follow=follow)})
     if follow:
         taken, names = {f["id"] for f in fields}, {f["name"].lower() for f in fields}

@@ -45,7 +45,7 @@ class Lake:
             return jvm.load_metadata(self.session, location)
         except Exception as error:
             raise TrickleError(
-                "CATALOG_CORRUPT", f"the metadata file {location} cannot be read: {str(error).splitlines()[-1]}"
+                "CATALOG_CORRUPT", f"the metadata file {location} cannot be read: {jvm.why(error)}"
             ) from error
 
     def facts(self, location: str) -> TableFacts:

@@ -57,6 +57,7 @@ class _Process:
     log: Path | None = None  # what the JVM wrote to standard error
 
 
+_log = logging.getLogger(__name__)
 _lock = RLock()
 _process = _Process()
 
@@ -222,6 +223,14 @@ def _stop_if_unused() -> None:
     if _process.context is not None and not _process.sessions:
         _process.context.stop()
         _process.context = None
+
+
+def close_catalog(session: SparkSession, catalog: str) -> None:
+    """Give back the database connection of a catalog that nobody uses any more: no session does so by itself."""
+    try:
+        session._jsparkSession.sessionState().catalogManager().catalog(catalog).icebergCatalog().close()
+    except Exception as error:
+        _log.warning("the catalog %s could not be closed: %s", catalog, error)
 
 
 def new_session(spark: SparkSession, settings: Settings, catalog: str = LAKE) -> SparkSession:
