@@ -184,7 +184,8 @@ def _create(statement: CreateStreamTable, engine: Engine) -> Any:
             if statement.if_not_exists:
                 return existing
             mode, star = statement.mode or Mode.AUTO, statement.star or Star.PIN
-            return engine.alter_stream_table(name, statement.query, statement.schedule, mode, star) or existing
+            altered = engine.alter_stream_table(name, statement.query, statement.schedule, mode, star)
+            return altered or engine.status(name)
     return engine.create_stream_table(
         name,
         statement.query,

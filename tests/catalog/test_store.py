@@ -288,14 +288,14 @@ def test_views_are_inserted_replaced_and_deleted(store: CatalogStore) -> None:
         assert code_of(error) == "NAME_TAKEN"
     assert store.pointers() == {REVENUE: view}
     with store.write() as tx:
-        tx.replace_pointer(REVENUE, "file:/w/view2.json")
+        tx.replace_view(REVENUE, "file:/w/view2.json")
     assert store.pointers() == {REVENUE: Pointer(REVENUE, "file:/w/view2.json", True)}
     assert all_rows(store)["iceberg_tables"][0][4] == view.location
     with store.write() as tx:
         assert tx.delete_pointer(REVENUE)
         assert not tx.delete_pointer(REVENUE)
         with pytest.raises(TrickleError) as error:
-            tx.replace_pointer(REVENUE, "file:/w/view3.json")
+            tx.replace_view(REVENUE, "file:/w/view3.json")
         assert code_of(error) == "PUBLISH_CONFLICT"
     assert store.pointers() == {}
 

@@ -28,6 +28,7 @@ from spark_trickle.refresh.schedule import check_schedule, seconds
         ("1.5h", None),
         ("5m then", None),
         ("manual", None),
+        ("run this every five minutes", None),
     ],
 )
 def test_durations(text: str, length: int | None) -> None:
@@ -46,7 +47,20 @@ def test_none_stays_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "often", "5 fortnights", "* * * *", "* * * * * *", "-5m", "5m; DROP TABLE t", "'5m'", "1s"]
+    "text",
+    [
+        "",
+        " ",
+        "often",
+        "5 fortnights",
+        "* * * *",
+        "* * * * * *",
+        "-5m",
+        "5m; DROP TABLE t",
+        "'5m'",
+        "1s",
+        "run it every five minutes",
+    ],
 )
 def test_refused_with_the_text_and_a_hint(text: str) -> None:
     with pytest.raises(TrickleError) as caught:

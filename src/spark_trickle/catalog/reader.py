@@ -164,6 +164,12 @@ class CatalogReader:
             statement = statement.where(h.c.name == name)
         return tuple(rows.history_entry(row) for row in self._rows(statement))
 
+    def history_of(self, stream_table_id: int, limit: int) -> tuple[HistoryEntry, ...]:
+        """The newest first, of this very stream table: another one may have had its name."""
+        h = tables.refresh_history
+        statement = select(h).where(h.c.stream_table_id == stream_table_id).order_by(h.c.id.desc()).limit(limit)
+        return tuple(rows.history_entry(row) for row in self._rows(statement))
+
     def refresh_entry(self, refresh_id: str) -> HistoryEntry | None:
         """The history of one refresh; after OutcomeUnknown its state tells whether the publish happened."""
         h = tables.refresh_history
@@ -200,6 +206,12 @@ class CatalogReader:
         found = self._rows(select(h.c.snapshot_id, h.c.ended_at).where(chosen).order_by(h.c.id.desc()).limit(1))
         return (found[0]["snapshot_id"], found[0]["ended_at"]) if found else None
 
+    def was_published(self, snapshot_id: int) -> bool:
+        """Whether a refresh published this snapshot of its storage, even if it has expired since."""
+        h = tables.refresh_history
+        done = and_(h.c.snapshot_id == snapshot_id, h.c.state == "COMPLETED")
+        return bool(self._rows(select(h.c.id).where(done).limit(1)))
+
     def catalogs_with(self, name: TableName) -> tuple[str, ...]:
         """The private catalogs and cuts that hold a table of this name."""
         p = tables.iceberg_tables
@@ -207,6 +219,12 @@ class CatalogReader:
             p.c.table_namespace == name.namespace, p.c.table_name == name.name, p.c.catalog_name != LAKE
         )
         return tuple(str(row["catalog_name"]) for row in self._rows(statement.order_by(p.c.catalog_name)))
+
+    def is_held(self, location: str) -> bool:
+        """Whether any catalog, the lake itself too, has a table whose files are in this folder."""
+        p = tables.iceberg_tables
+        inside = p.c.metadata_location.startswith(f"{location}/", autoescape=True)
+        return bool(self._rows(select(p.c.table_name).where(inside).limit(1)))
 
     def setting(self, key: str) -> str | None:
         s = tables.settings

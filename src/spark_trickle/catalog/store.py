@@ -299,10 +299,10 @@ class Transaction:
         if changed.rowcount != 1:
             raise _conflict(name)
 
-    def replace_pointer(self, name: TableName, new: str) -> None:
-        """Move a view of the lake, whatever it is now; gone: PUBLISH_CONFLICT."""
+    def replace_view(self, name: TableName, new: str) -> None:
+        """Move a view of the lake, whatever it shows now; gone, or a table by now: PUBLISH_CONFLICT."""
         p = tables.iceberg_tables
-        statement = update(p).where(_at(LAKE, name))
+        statement = update(p).where(and_(_at(LAKE, name), p.c.iceberg_type == "VIEW"))
         changed = self.connection.execute(
             statement.values(metadata_location=_location(new), previous_metadata_location=p.c.metadata_location)
         )
@@ -321,6 +321,38 @@ class Transaction:
     def delete_pointer(self, name: TableName) -> bool:
         """Whether there was one. The files stay."""
         return self.connection.execute(delete(tables.iceberg_tables).where(_at(LAKE, name))).rowcount == 1
+
+    def delete_view(self, name: TableName) -> bool:
+        """Whether there was one. A table of that name is somebody else's, and stays."""
+        p = tables.iceberg_tables
+        return self.connection.execute(delete(p).where(and_(_at(LAKE, name), p.c.iceberg_type == "VIEW"))).rowcount == 1
+
+    def retire(self, storage: TableName) -> None:
+        """The lake no longer has this storage; its files are garbage once no attempt and no cut holds them."""
+        p = tables.iceberg_tables
+        location = self.connection.execute(select(p.c.metadata_location).where(_at(LAKE, storage))).scalar()
+        if location is not None:
+            self.delete_pointer(storage)
+            self.add_garbage(location, kind="table", reason=f"{storage} was replaced or dropped")
+
+    def hold_inputs(self, storages: Iterable[TableName]) -> None:
+        """Keep stream tables that were read from being dropped or moved before the end; gone: PUBLISH_CONFLICT."""
+        s = tables.stream_tables
+        for storage in sorted(storages):
+            there = and_(s.c.storage_namespace == storage.namespace, s.c.storage_name == storage.name)
+            # A shared lock, where the database has one: SQLite lets nobody else write at all.
+            if self.connection.execute(select(s.c.id).where(there).with_for_update(read=True)).first() is None:
+                raise _conflict(storage)
+
+    def readers_of(self, storages: Iterable[TableName]) -> tuple[TableName, ...]:
+        """The stream tables that read one of these."""
+        d, s = tables.dependencies, tables.stream_tables
+        found: dict[TableName, None] = {}
+        for storage in storages:
+            reads = and_(d.c.input_namespace == storage.namespace, d.c.input_name == storage.name)
+            readers = select(s.c.namespace, s.c.name).join(d, d.c.stream_table_id == s.c.id).where(reads)
+            found.update({TableName(row[0], row[1]): None for row in self.connection.execute(readers)})
+        return tuple(sorted(found))
 
     def ensure_namespace(self, namespace: str, catalog: str = LAKE) -> None:
         self._ensure_namespaces(catalog, [namespace])

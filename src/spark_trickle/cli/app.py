@@ -6,8 +6,9 @@ Errors become text or JSON, and an exit code, in `run` and nowhere else.
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,7 +128,7 @@ def sql(
     from spark_trickle.cli.script import split_statements
 
     out = Output(_state.output)
-    parts = split_statements(_text(" ; ".join(statements) if statements else None, file, "SQL"))
+    parts = split_statements(_text("\n;\n".join(statements) if statements else None, file, "SQL"))
     if not parts:
         raise TrickleError("SYNTAX_ERROR", "There is no statement in the text.", hint="Write one.")
     results: list[Any] = []
@@ -280,13 +281,16 @@ def drop(
 @app.command()
 def refresh(
     names: Names = None,
-    every: Annotated[bool, typer.Option("--all", help="Every stream table of the lake.")] = False,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Every stream table of the lake, each by itself: one that fails stops no other."),
+    ] = False,
     mode: Mode = None,
     upstream: Annotated[
         bool, typer.Option("--upstream/--no-upstream", help="Bring the stream tables it reads up first.")
     ] = True,
 ) -> None:
-    """Bring stream tables up to date, computing only what changed.
+    """Bring stream tables up to date, computing only what changed. Several names are a group: all or none.
 
     [dim]trickle refresh shop.revenue
     trickle refresh --all
@@ -296,13 +300,14 @@ def refresh(
     if bool(names) == every:
         _usage("Name stream tables, or say --all.")
     with _lake(out) as tr:
-        wanted = _all_names(tr) if every else list(names or ())
-        results: tuple[Any, ...] = ()
-        if wanted:
+        if every:
+            _each(_all_names(tr), "Refreshing", lambda n: tr.refresh(n, mode=mode), out)
+        else:
+            wanted = list(names or ())
             with out.progress(f"Refreshing {', '.join(wanted)}"):
                 found = tr.refresh(wanted[0] if len(wanted) == 1 else wanted, mode=mode, upstream=upstream)
             results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-    out.show(results)
+            out.show(results)
 
 
 @app.command()
@@ -403,18 +408,8 @@ def verify(names: Names = None) -> None:
     """
     out = Output(_state.output)
     with _lake(out) as tr:
-        found = []
-        for name in names or _all_names(tr):
-            try:
-                with out.progress(f"Verifying {name}"):
-                    found.append(tr.verify(name))
-            except TrickleError as e:
-                if names or e.code != "VOLATILE_FUNCTION":
-                    raise
-                out.err.print(f"skipped: {e.message}", markup=False, soft_wrap=True)
-    out.show(tuple(found))
-    if not all(v.equal for v in found):
-        raise typer.Exit(DIFFERS)
+        skipped = () if names else ("VOLATILE_FUNCTION",)
+        _each(names or _all_names(tr), "Verifying", tr.verify, out, skipped, bad=lambda v: not v.equal)
 
 
 @app.command()
@@ -463,6 +458,35 @@ def _lake(out: Output, *, create: bool = False, **options: Any) -> Iterator[Tric
         yield tr
     finally:
         tr.close()
+
+
+def _each(
+    names: Sequence[str],
+    doing: str,
+    do: Callable[[str], Any],
+    out: Output,
+    skipped: Sequence[str] = (),
+    *,
+    bad: Callable[[Any], bool] = lambda _: False,
+) -> None:
+    """Do it to each and show all results; then, of what went wrong, first a bad result and then the first error."""
+    found, failed = [], []
+    for name in names:
+        try:
+            with out.progress(f"{doing} {name}"):
+                found.append(do(name))
+        except TrickleError as e:
+            if e.code in skipped:
+                out.err.print(f"skipped: {e.message}", markup=False, soft_wrap=True)
+            else:
+                failed.append(e)
+    out.show(tuple(found))
+    for error in failed[1:] if not any(map(bad, found)) else failed:
+        out.error(error)
+    if any(map(bad, found)):
+        raise typer.Exit(DIFFERS)
+    if failed:
+        raise failed[0]
 
 
 def _all_names(tr: Trickle) -> list[str]:
@@ -522,9 +546,10 @@ app.add_typer(source_commands(lambda: Output(_state.output), _lake))
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    _state.lake, _state.output, _state.debug = None, Format.TEXT, "--debug" in given
+    hoisted = hoist(given)
+    _state.lake, _state.output, _state.debug = None, _asked_format(hoisted), "--debug" in given
     try:
-        code = typer.main.get_command(app).main(hoist(given), prog_name="trickle", standalone_mode=False)
+        code = typer.main.get_command(app).main(hoisted, prog_name="trickle", standalone_mode=False)
         return int(code or 0)
     except typer.Exit as e:
         return e.exit_code
@@ -567,6 +592,12 @@ def hoist(arguments: Sequence[str]) -> list[str]:
         else:
             rest.append(word)
     return front + rest
+
+
+def _asked_format(arguments: Sequence[str]) -> Format:
+    """How to print before the options are read: what is wrong with them is said in that format, too."""
+    words = " ".join(arguments)
+    return Format.JSON if re.search(r"(^| )(-o|--output)[ =]json( |$)", words) else Format.TEXT
 
 
 def _show_usage(e: Any) -> int:

@@ -40,15 +40,16 @@ class Graph(Generic[Node]):
         return tuple(sorted(n for n, reads in self.upstream.items() if node in reads))
 
     def descendants(self, node: Node) -> tuple[Node, ...]:
-        """Everything that reads this node, directly or not; the farthest first."""
-        found: dict[Node, None] = {}
+        """Everything that reads this node, directly or not; the farthest first. A circle does no harm here."""
+        order: list[Node] = []
+        seen = {node}
 
         def visit(at: Node) -> None:
             for consumer in self.consumers(at):
-                if consumer not in found:
+                if consumer not in seen:
+                    seen.add(consumer)
                     visit(consumer)
-                    found[consumer] = None
+                    order.append(consumer)
 
         visit(node)
-        ordered = self.ancestors_first(found)
-        return tuple(n for n in reversed(ordered) if n in found)
+        return tuple(order)

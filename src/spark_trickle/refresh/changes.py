@@ -20,7 +20,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake import changelog
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.feed import WEIGHT, Feed, cancel, lineage, union
-from spark_trickle.lake.jvm import Java, TableFacts, handles
+from spark_trickle.lake.jvm import Java, TableFacts, handles, let_go
 from spark_trickle.model import LAKE, StreamTable, TableName
 from spark_trickle.refresh.inputs import collect_small
 from spark_trickle.refresh.run import Refresher, unknown
@@ -57,7 +57,7 @@ class Changes:
 
     def close(self) -> None:
         while self._held:
-            self._held.pop().rdd.unpersist()
+            let_go(self._held.pop())
 
     def __enter__(self) -> Changes:
         return self
@@ -253,9 +253,8 @@ class ChangeReader:
         else:
             where = f"{storage} VERSION AS OF {end}"
             # After a compaction the content is still that of the last publish.
-            last = [s for s in (end, table.storage_snapshot) if s is not None]
-            times = self.refresher.store.published(table.id, last)
-            micros = self._micros(now, end, next((times[s] for s in last if s in times), None))
+            last = self.refresher.store.published_at(table.id, datetime.now(UTC))
+            micros = self._micros(now, end, None if last is None else last[1])
         return self.spark.sql(
             f"SELECT {listed}, 1L AS _weight, {end or 0}L AS _snapshot, "
             f"timestamp_micros({micros}L) AS _time FROM {where}"

@@ -65,7 +65,7 @@ def decide_early(s: Situation) -> Decision | None:
     if s.asked is Mode.FULL and s.reshaped is None:
         return Decision(Action.FULL, "REQUESTED: mode FULL was asked for")
     if s.reshaped is not None:
-        if mode is Mode.DIFFERENTIAL and s.asked is None and not s.reshaped.startswith("ALTERED"):
+        if mode is Mode.DIFFERENTIAL and not s.reshaped.startswith("ALTERED"):
             raise TrickleError("DEPENDENCY_CHANGED", s.reshaped)
         return Decision(Action.REINITIALIZE, s.reshaped)
     if s.trouble is not None:
@@ -74,6 +74,8 @@ def decide_early(s: Situation) -> Decision | None:
             raise TrickleError(code, f"{message}; mode DIFFERENTIAL never recomputes by itself")
         return Decision(Action.REINITIALIZE, f"{code}: {message}")
     if s.time_dependent:
+        if mode is Mode.DIFFERENTIAL:
+            raise TrickleError("NOT_INCREMENTAL", s.not_incremental or "TIME_DEPENDENT")
         return Decision(Action.FULL, s.not_incremental or "TIME_DEPENDENT")
     if not s.pending:
         return Decision(Action.NO_DATA, "NO_CHANGE: no input changed since the last refresh")

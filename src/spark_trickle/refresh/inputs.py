@@ -13,7 +13,7 @@ from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.delta_feed import read_delta_changes
 from spark_trickle.lake.delta_log import is_delta
 from spark_trickle.lake.feed import Feed, read_changes
-from spark_trickle.lake.jvm import Java, TableFacts
+from spark_trickle.lake.jvm import Java, TableFacts, let_go
 from spark_trickle.lake.shape import made_again, same_where_shared, shown_type
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Dependency, InputKind, Pointer, TableName, UsedColumn
@@ -260,6 +260,6 @@ class Feeds:
 
     def release(self) -> None:
         for frame in self._checkpoints.values():
-            frame.rdd.unpersist()
+            let_go(frame)
         for feed in self.feeds.values():
             feed.release()

@@ -30,7 +30,7 @@ from spark_trickle.refresh.full import AttemptLeaves
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.record import new_state
 from spark_trickle.refresh.run import Refresher, unknown
-from spark_trickle.refresh.situation import Cut, behind, look, other_code
+from spark_trickle.refresh.situation import Cut, behind, location_of, look, other_code
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
 from spark_trickle.sql.algebra import Named
@@ -107,13 +107,16 @@ class Inspector:
         with its definition over the state tables.
         """
         started = time.perf_counter()
-        r, table = self.refresher, self.find(name)
+        r = self.refresher
+        for _ in range(3):
+            table, cut = self.find(name), r.cut()
+            if location_of(cut.pointers, table.storage) == table.storage_pointer:
+                break  # else it was published between the two; or compacted since, which does no harm
         if table.storage_snapshot is None:
             raise TrickleError(
                 "INVALID_QUERY", f"{name} has no content yet", hint="Refresh it once; then it can be verified."
             )
         known = {t.name: t for t in r.store.stream_tables()}
-        cut = r.cut()
         frontier = ChainMap[TableName, Pointer]({}, cut.pointers)  # type: ignore[arg-type]
         pins: list[tuple[TableName, int | None]] = []
         for d in table.reads:
@@ -127,7 +130,16 @@ class Inspector:
                     raise TrickleError("SNAPSHOT_EXPIRED", f"{name} cannot be verified: {d.input}: {expired}")
             if d.kind is InputKind.VIEW or is_delta(d.pointer) or frontier[d.input].location == d.pointer:
                 frontier[d.input] = Pointer(d.input, d.pointer, is_view=d.kind is InputKind.VIEW)
-            elif r.lake.facts(frontier[d.input].location).snapshot_id != d.snapshot_id:
+                continue
+            facts = r.lake.facts(frontier[d.input].location)
+            if facts.uuid != d.table_uuid:
+                raise TrickleError(
+                    "TABLE_REPLACED", f"{name} cannot be verified: {d.input} is another table than at its last refresh"
+                )
+            if facts.snapshot_id != d.snapshot_id:
+                gone = None if d.snapshot_id is None else r.lake.expired(frontier[d.input].location, d.snapshot_id)
+                if gone is not None:
+                    raise TrickleError("SNAPSHOT_EXPIRED", f"{name} cannot be verified: {d.input}: {gone}")
                 pins.append((d.input, d.snapshot_id))
         try:
             with r.attempts.begin({}, table.namespace) as attempt:

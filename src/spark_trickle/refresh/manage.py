@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.store import Transaction
 from spark_trickle.errors import TrickleError
-from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.protect import sources_of
 from spark_trickle.lake.publish import Member, publish
@@ -33,8 +32,8 @@ from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.outcome import Counts
-from spark_trickle.refresh.record import Work, completed, shapes_of
-from spark_trickle.refresh.run import Refresher, graph_of, unknown
+from spark_trickle.refresh.record import Work, completed, shapes_of, streams_of
+from spark_trickle.refresh.run import Refresher, graph_of, refuse_cycle, same_as_leased, unknown
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
@@ -78,7 +77,7 @@ class Manager:
                     compiled = self._compile(attempt, name, definition, namespace, cut, known)
                     refuse_volatile(compiled, r.settings)
                     refuse_not_incremental(compiled, mode)
-                    self._refuse_cycle(name, compiled, known)
+                    refuse_cycle(name, compiled, known)
                 draft = draft_of(name, definition, namespace, schedule, mode, r.free_storage(name, cut), compiled, cut)
                 draft = replace(draft, star=star)
                 work = Work(draft, attempt, stages, uuid.uuid4().hex, Decision(Action.SKIP, ""))
@@ -122,6 +121,7 @@ class Manager:
             name=draft.name,
             lease=lease,
             staging=staging,
+            reads=streams_of(compiled),
             view=view,
             view_is_new=True,
             write=lambda tx: ids.append(self._add(tx, draft, compiled, staging, attempt, cut, result)),
@@ -192,12 +192,6 @@ class Manager:
         tx.add_refresh(completed(result, "create", cut.instant, snapshot_id=staging.head), id)
         return id
 
-    def _refuse_cycle(self, name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable]) -> None:
-        owner = {t.storage: t.name for t in known.values()}
-        upstream = dict(graph_of(known.values()).upstream)
-        upstream[name] = tuple(owner[i] for i in compiled.reads if i in owner)
-        Graph(upstream).ancestors_first([name])
-
     # -- alter -----------------------------------------------------------------------------------------------------
 
     def alter(
@@ -216,9 +210,7 @@ class Manager:
         if table is None:
             raise unknown(name, {t.name: t for t in r.store.stream_tables()})
         with r.heartbeat.holding([f"stream_table:{table.id}"], r.settings.lease_wait_seconds) as lease:
-            table = r.store.stream_table(name)
-            if table is None:
-                raise unknown(name, {})
+            table = same_as_leased(table, {t.name: t for t in r.store.stream_tables()})
             wanted = replace(
                 table,
                 mode=mode or table.mode,
@@ -251,7 +243,7 @@ class Manager:
             compiled = self._compile(attempt, wanted.name, wanted.definition, wanted.namespace, cut, known)
             refuse_volatile(compiled, r.settings)
             refuse_not_incremental(compiled, wanted.mode)
-            self._refuse_cycle(wanted.name, compiled, known)
+            refuse_cycle(wanted.name, compiled, known)
             result = r.rebuild(attempt, wanted, known, cut, lease)
             r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
             return replace(result, notices=notices(compiled, r.settings))
@@ -275,17 +267,16 @@ class Manager:
             # A refresh that we waited for may have given them other storage and other state tables.
             now = {t.id: t for t in r.store.stream_tables()}
             doomed = [now.get(known[n].id, known[n]) for n in names]
-            pointers = r.store.pointers()
             with r.store.write() as tx:
                 tx.check_lease(lease)
                 for table in doomed:
-                    tx.delete_pointer(table.name)
+                    tx.delete_view(table.name)
                     for each in (*table.states, table):
-                        tx.delete_pointer(each.storage)
+                        tx.retire(each.storage)
                         tx.delete_stream_table(each.id)
-        for each in (t for table in doomed for t in (*table.states, table)):
-            if each.storage in pointers:
-                r.drop_storage(pointers[each.storage])
+                # One that was made while we waited reads what would be gone.
+                if late := tx.readers_of(t.storage for t in doomed):
+                    raise TrickleError("HAS_DEPENDENTS", f"{name} is read by {', '.join(map(str, late))}")
         r.protector.protect(sources_of(doomed))
         trim(r.store, r.lake, doomed)
         return names

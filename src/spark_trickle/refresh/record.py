@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.store import Transaction
+from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.publish import Member
 from spark_trickle.lake.staging import Staging
@@ -29,7 +30,7 @@ from spark_trickle.refresh.definition import Compiled, StateTable
 from spark_trickle.refresh.full import create_view
 from spark_trickle.refresh.inputs import Input
 from spark_trickle.refresh.outcome import Counts
-from spark_trickle.refresh.situation import Cut, location_of
+from spark_trickle.refresh.situation import Cut, location_of, shown
 from spark_trickle.refresh.stages import Stages
 
 
@@ -47,7 +48,6 @@ class Work:
     bytes_read: int = 0
     members: list[Member] = field(default_factory=list)  # what is published: hidden state tables, then the table
     shapes: tuple[tuple[TableName, Shape], ...] = ()  # of the sources, as this stream table sees them
-    retired: tuple[StreamTable, ...] = ()  # hidden state tables that the definition no longer needs
 
     def result(self) -> RefreshResult:
         return RefreshResult(
@@ -79,7 +79,14 @@ def member_of(
     if staging is not None:
         # Consumers in this attempt read what was just staged.
         attempt.pointers[storage] = Pointer(storage, staging.location, is_view=False)
-    if storage != table.storage or table.name not in cut.pointers:
+    if storage != table.storage or not shown(attempt.lake, table, cut.pointers):
+        there = cut.pointers.get(table.name)
+        if there is not None and not there.is_view:
+            raise TrickleError(
+                "NAME_TAKEN",
+                f"{table.name} is a table now: somebody dropped the view of the stream table",
+                hint="Rename or drop that table, and refresh again.",
+            )
         attempt.register_missing(cut.pointers, [table.storage])
         view = create_view(attempt, table.name, storage, compiled.columns)
         attempt.pointers[table.name] = view
@@ -112,6 +119,7 @@ def member_of(
         name=table.name,
         lease=lease,
         staging=staging,
+        reads=streams_of(compiled),
         view=view,
         view_is_new=table.name not in cut.pointers,
         retired=table.storage if moved and table.storage in cut.pointers else None,
@@ -151,7 +159,8 @@ def state_member_of(
         )
         _write(tx, id, work, compiled, inputs, staging, cut)
         if work.decision.action is not Action.NO_DATA:
-            tx.add_refresh(completed(result, "owner", cut.instant, work.refresh_id), id)
+            head = None if staging is None else staging.head
+            tx.add_refresh(completed(result, "owner", cut.instant, work.refresh_id, head), id)
 
     return Member(table.name, lease, staging=staging, write=write)
 
@@ -193,8 +202,10 @@ def _write(
             tx.clear_change_log(id)
         elif staging.log is not None:
             tx.log_changes(id, staging.log)
-    else:  # tags and compaction move the pointer, not the content
-        tx.update_stream_table(id, storage_pointer=location_of(cut.pointers, table.storage))
+    elif (location := location_of(cut.pointers, table.storage)) is not None:
+        # Tags and compaction move the pointer, not the content; what comes before them may expire.
+        snapshot = work.attempt.lake.facts(location).snapshot_id
+        tx.update_stream_table(id, storage_pointer=location, storage_snapshot=snapshot)
     views = (Dependency(v, InputKind.VIEW, pointer=location_of(cut.pointers, v)) for v in compiled.views)
     tx.set_dependencies(id, (*(i.at_cut() for i in inputs), *views))
 
@@ -226,6 +237,11 @@ def completed(
         error=None,
         snapshot_id=snapshot_id,
     )
+
+
+def streams_of(compiled: Compiled) -> tuple[TableName, ...]:
+    """The storages of other stream tables that a definition reads."""
+    return tuple(name for name, (kind, _) in compiled.reads.items() if kind is InputKind.STREAM_TABLE)
 
 
 def shapes_of(attempt: Attempt, compiled: Compiled) -> tuple[tuple[TableName, Shape], ...]:

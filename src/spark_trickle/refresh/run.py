@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from spark_trickle.catalog.connection import OutcomeUnknown
 from spark_trickle.catalog.leases import Heartbeat, Lease
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
@@ -20,7 +21,6 @@ from spark_trickle.delta.optimize import PASSES, Pass
 from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.attempt import Attempt, Attempts
-from spark_trickle.lake.cleanup import drop_files
 from spark_trickle.lake.protect import Protector, sources_of
 from spark_trickle.lake.publish import Member, publish
 from spark_trickle.lake.staging import Staging
@@ -29,7 +29,6 @@ from spark_trickle.model import (
     HIDDEN_NAMESPACE,
     Action,
     Mode,
-    Pointer,
     RefreshResult,
     Status,
     StreamTable,
@@ -43,7 +42,7 @@ from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
 from spark_trickle.refresh.outcome import Counts, Differential
 from spark_trickle.refresh.record import Work, completed, forget, member_of, new_state, state_member_of
-from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, size_of, touched
+from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, shown, size_of, touched
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
 
@@ -81,15 +80,16 @@ class Refresher:
         for name in names:
             if name not in known:
                 raise unknown(name, known)
-        order = graph_of(known.values()).ancestors_first(names) if upstream else tuple(names)
-        pending = self._pending(order, known, names, mode)
-        results: dict[TableName, RefreshResult] = {}
-        if pending:
-            results = self._run(pending, names, mode, together=together, initiated_by=initiated_by)
-            self.protector.protect(sources_of(known[n] for n in pending))
-        for name in names:
-            if name not in results:
-                results[name] = self._no_data(known[name], started, initiated_by)
+        # Also without upstream: each once, and after those of the others that it reads.
+        order = graph_of(known.values()).ancestors_first(names)
+        if not upstream:
+            order = tuple(n for n in order if n in names)
+        cut = self.cut()
+        if self._pending(order, known, names, mode, cut):
+            results = self._run(order, known, names, mode, started, together=together, initiated_by=initiated_by)
+            self.protector.protect(sources_of(known[n] for n in order))
+        else:
+            results = {n: self._no_data(known[n], cut, started, initiated_by) for n in order if n in names}
         return tuple(results[name] for name in names)
 
     def _pending(
@@ -98,70 +98,75 @@ class Refresher:
         known: Mapping[TableName, StreamTable],
         names: Sequence[TableName],
         mode: Mode | None,
+        cut: Cut,
     ) -> tuple[TableName, ...]:
         """The stream tables that may have something to do, told by pointers alone."""
-        pointers = self.attempts.sources.pointers()
+        pointers = cut.pointers
         storages: set[TableName] = set()
         found = []
         for name in order:
             table = known[name]
             asked = name in names and mode is Mode.FULL
             moved = behind(table, pointers) or any(d.input in storages for d in table.reads)
-            own = touched(table, pointers) or table.name not in pointers
+            own = touched(table, pointers) or not shown(self.lake, table, pointers)
             code = self.attempts.functions.changed(table.functions)
             if asked or moved or own or code or table.status is not Status.ACTIVE or time_dependent(table):
                 found.append(name)
                 storages.add(table.storage)
         return tuple(found)
 
-    def _no_data(self, table: StreamTable, stages: Stages, initiated_by: str) -> RefreshResult:
+    def _no_data(self, table: StreamTable, cut: Cut, stages: Stages, initiated_by: str) -> RefreshResult:
         reason = "NO_CHANGE: no input changed since the last refresh"
         result = RefreshResult(str(table.name), Action.NO_DATA, reason, seconds=round(stages.total, 4))
-        now = datetime.now(UTC)
         with self.store.write() as tx:
-            tx.add_refresh(completed(result, initiated_by, now), table.id)
-            tx.update_stream_table(table.id, data_timestamp=now)
+            tx.add_refresh(completed(result, initiated_by, cut.instant), table.id)
+            tx.update_stream_table(table.id, data_timestamp=cut.instant)
         return result
 
     def _run(
         self,
         order: Sequence[TableName],
+        before: Mapping[TableName, StreamTable],
         names: Sequence[TableName],
         mode: Mode | None,
+        started: Stages,
         *,
         together: bool,
         initiated_by: str,
     ) -> dict[TableName, RefreshResult]:
-        known = {t.name: t for t in self.store.stream_tables()}
-        leases = [f"stream_table:{known[n].id}" for n in order if n in known]
+        """All of them are leased before the cut is taken: what need not be computed is at the same cut as the rest."""
+        leases = [f"stream_table:{before[n].id}" for n in order]
         with self.heartbeat.holding(leases, self.settings.lease_wait_seconds) as lease:
             # Another refresh may have been here while we waited.
             known = {t.name: t for t in self.store.stream_tables()}
             for name in order:
-                if name not in known:
-                    raise unknown(name, known)
+                same_as_leased(before[name], known)
             cut = self.cut(d.input for name in order for d in known[name].reads)
+            pending = self._pending(order, known, names, mode, cut)
             results: dict[TableName, RefreshResult] = {}
             staged: list[Work] = []
+            publishing = False
             with self.attempts.begin({}) as attempt:
                 try:
-                    for n, name in enumerate(order, start=1):
-                        attempt.to_come = frozenset(order[n:])
+                    for n, name in enumerate(pending, start=1):
+                        attempt.to_come = frozenset(pending[n:])
                         asked = mode if name in names else None
                         work = self._stage(attempt, known, name, cut, asked, lease, initiated_by)
                         known[name] = work.table  # with its new storage, for consumers in this attempt
                         staged.append(work)
-                        if not together:
+                        if not together or n == len(pending):
+                            publishing = True
                             self._publish(staged)
-                            results[name] = work.result()
+                            publishing = False
+                            results.update({w.table.name: w.result() for w in staged})
                             staged = []
-                    if staged:
-                        self._publish(staged)
-                        results.update({w.table.name: w.result() for w in staged})
                 except BaseException as error:
                     for work in staged:
-                        self._undo(work, error)
+                        self._undo(work, error, own=publishing)
                     raise
+            for name in names:
+                if name not in results:
+                    results[name] = self._no_data(known[name], cut, started, initiated_by)
         return results
 
     def rebuild(
@@ -176,11 +181,14 @@ class Refresher:
             raise
         return work.result()
 
-    def _undo(self, work: Work, error: BaseException) -> None:
-        for member in work.members:
-            if member.staging is not None:
-                self.discard(member.staging)
-        self._failed(work, spark_error(error))
+    def _undo(self, work: Work, error: BaseException, *, own: bool = True) -> None:
+        """`own`: the error is not only that of another member of the group."""
+        entry = None if isinstance(error, OutcomeUnknown) else self.store.refresh_entry(work.refresh_id)
+        if entry is not None and entry.state == "RUNNING":  # else it is published, or may be
+            for member in work.members:
+                if member.staging is not None:
+                    self.discard(member.staging)
+        self._failed(work, spark_error(error), own=own)
 
     def _stage(
         self,
@@ -228,6 +236,7 @@ class Refresher:
             compiled = self.compiler.compile(
                 attempt, table.name, table.definition, table.namespace, cut.pointers, known
             )
+            refuse_cycle(table.name, compiled, known)  # a view may have got another text
         states = self.stage_states(work, compiled, known, cut, asked, lease, opened, lambda: table.id)
         inputs, staging = self._maintain(work, compiled, known, cut, asked, opened, states, altered=altered)
         work.members.append(member_of(work, compiled, inputs, staging, cut, lease))
@@ -327,8 +336,7 @@ class Refresher:
                 inputs, staging = self._maintain(work, state.compiled, known, cut, asked, opened, below)
                 owner.members.append(state_member_of(work, state.compiled, inputs, staging, cut, lease, owner_id))
                 done[state.storage] = work
-        owner.retired = tuple(t for t in have.values() if t.storage not in done)
-        for table in owner.retired:
+        for table in (t for t in have.values() if t.storage not in done):  # no longer needed
             owner.members.append(Member(table.name, lease, retired=table.storage, write=partial(forget, table.id)))
         return tuple(done.values())
 
@@ -383,21 +391,12 @@ class Refresher:
     # -- publish ---------------------------------------------------------------------------------------------------
 
     def _publish(self, staged: Sequence[Work]) -> None:
-        retired = [t.storage for w in staged for t in w.retired]
-        pointers = self.store.pointers(names=retired)
         with staged[-1].stages("publish"):
             publish(self.store, self.lake, [m for w in staged for m in w.members], probe=self.probe)
-        for pointer in pointers.values():
-            self.drop_storage(pointer)
         trim(self.store, self.lake, [w.table for w in staged])
 
-    def drop_storage(self, pointer: Pointer) -> None:
-        """Delete the files of a storage table that the lake no longer has, unless a cut holds it."""
-        if not self.store.catalogs_with(pointer.name):
-            drop_files(self.lake.session, self.lake.metadata(pointer.location))
-
-    def _failed(self, work: Work, error: TrickleError) -> None:
-        """Keep the failure; the old content stays readable."""
+    def _failed(self, work: Work, error: TrickleError, *, own: bool = True) -> None:
+        """Keep the failure; the old content stays readable. What failed elsewhere is no fault of this table."""
         table = work.table
         try:
             known = self.store.refresh_entry(work.refresh_id)
@@ -414,6 +413,8 @@ class Refresher:
                     error_code=error.code,
                     error=error.message,
                 )
+                if not own:
+                    return
                 fields = {"consecutive_errors": table.consecutive_errors + 1, "last_error": str(error)}
                 tx.update_stream_table(table.id, **fields)  # type: ignore[arg-type]
                 if error.kind is Kind.SCHEMA and table.status is Status.ACTIVE:
@@ -449,6 +450,23 @@ def graph_of(tables: Iterable[StreamTable]) -> Graph[TableName]:
     found = tuple(tables)
     owner = {t.storage: t.name for t in found}
     return Graph({t.name: [owner[d.input] for d in t.reads if d.input in owner] for t in found})
+
+
+def refuse_cycle(name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable]) -> None:
+    owner = {t.storage: t.name for t in known.values()}
+    upstream = dict(graph_of(known.values()).upstream)
+    upstream[name] = tuple(owner[i] for i in compiled.reads if i in owner)
+    Graph(upstream).ancestors_first([name])
+
+
+def same_as_leased(table: StreamTable, known: Mapping[TableName, StreamTable]) -> StreamTable:
+    """The stream table as it is now that its lease is ours; another one may have got its name while we waited."""
+    now = known.get(table.name)
+    if now is None:
+        raise unknown(table.name, known)
+    if now.id != table.id:
+        raise TrickleError("PUBLISH_CONFLICT", f"{table.name} was dropped and made again while this call waited for it")
+    return now
 
 
 def unknown(name: TableName, known: Mapping[TableName, StreamTable]) -> TrickleError:

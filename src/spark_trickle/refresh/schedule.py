@@ -19,7 +19,10 @@ _UNITS = {
     "day": 86400,
 }
 _PART = re.compile(r"\s*(\d+)\s*([a-z]+)")
-_CRON_FIELD = re.compile(r"[\d*/,\-A-Za-z#?LW]+")
+_CRON_NAMES = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat"
+_CRON_VALUE = rf"(\d+|{_CRON_NAMES})"
+_CRON_PART = rf"(\*|\?|L|{_CRON_VALUE}(-{_CRON_VALUE}|#\d|L|W)?)(/\d+)?"
+_CRON_FIELD = re.compile(rf"{_CRON_PART}(,{_CRON_PART})*", re.IGNORECASE)
 _WORDS = ("manual", "downstream", "calculated")
 
 

@@ -14,6 +14,7 @@ from spark_trickle.refresh.compiler import dropped
 from spark_trickle.refresh.decide import Change, Decision, Past, Situation
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.inputs import Feeds, Input, trouble
+from spark_trickle.spark.compile import quote_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,12 @@ def behind(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
 def touched(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
     """Whether the storage, or that of a state table, is not what we published last, told by pointers alone."""
     return any(location_of(pointers, t.storage) != t.storage_pointer for t in (table, *table.states))
+
+
+def shown(lake: Lake, table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
+    """Whether the public name still is our view of the storage."""
+    pointer = pointers.get(table.name)
+    return pointer is not None and pointer.is_view and quote_table(table.storage) in lake.view(pointer).text
 
 
 def look(
@@ -151,7 +158,7 @@ def past_of(store: CatalogStore, table: StreamTable) -> Past:
     full: float | None = None
     differential: list[tuple[float, int]] = []
     given_up = 0
-    for entry in store.history(str(table.name), limit=20):
+    for entry in store.history_of(table.id, limit=20):
         if entry.state != "COMPLETED" or entry.seconds is None:
             continue
         if not differential and entry.action is Action.FULL and str(entry.reason).startswith("COST"):
@@ -160,4 +167,6 @@ def past_of(store: CatalogStore, table: StreamTable) -> Past:
             full = entry.seconds if full is None else min(full, entry.seconds)
         elif entry.action is Action.DIFFERENTIAL:
             differential.append((entry.seconds, sum(entry.rows_changed.values())))
+        if str(entry.reason).startswith("ALTERED"):
+            break  # before, it was another query
     return Past(full, tuple(differential), given_up)
