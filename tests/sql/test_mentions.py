@@ -19,6 +19,7 @@ from spark_trickle.sql.mentions import mentioned, without_catalog
         ("SELECT EXISTS(SELECT 1 FROM only_here)", ("only_here",)),
         ("FROM orders SELECT id", ("orders",)),
         ("SELECT * FROM `order`", ("order",)),
+        ("SELECT 1L, 1e5 FROM shop.2024_orders", ("shop", "2024_orders")),
     ],
 )
 def test_every_table_is_found(text: str, there: tuple[str, ...]) -> None:

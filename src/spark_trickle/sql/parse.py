@@ -57,7 +57,9 @@ def words(text: str) -> tuple[Word, ...]:
         else:
             # Some keywords are one token of several words: GROUP BY.
             for match in re.finditer(r"\S+", source):
-                kind = WordKind.WORD if match[0][0].isalpha() or match[0][0] == "_" else WordKind.OTHER
+                # A name may start with a digit: shop.2024_orders.
+                named = match[0][0].isalpha() or match[0][0] == "_" or token.token_type == TokenType.VAR
+                kind = WordKind.WORD if named else WordKind.OTHER
                 found.append(Word(kind, match[0], token.start + match.start(), token.start + match.end()))
     return tuple(found)
 
