@@ -68,14 +68,15 @@ def lake(module_tr: Trickle) -> Trickle:
 def test_each_stays_equal(lake: Trickle) -> None:
     for name, text in INCREMENTAL.items():
         lake.create_stream_table(f"s.{name}", text, mode="differential")
-    for statement in ("", *STEPS):
-        if statement:
-            lake.sql(statement)
+        assert lake.verify(f"s.{name}").equal, name
+    for number, statement in enumerate(STEPS):
+        lake.sql(statement)
         for name in INCREMENTAL:
             result = lake.refresh(f"s.{name}")
             assert result.action in (Action.DIFFERENTIAL, Action.NO_DATA), str(result)
-            verified = lake.verify(f"s.{name}")
-            assert verified.equal, f"{name} after {statement}: {verified}"
+            if number in (1, len(STEPS) - 1):
+                verified = lake.verify(f"s.{name}")
+                assert verified.equal, f"{name} after {statement}: {verified}"
 
 
 @pytest.mark.parametrize("name", RECOMPUTED)
