@@ -480,10 +480,12 @@ def _each(
                 out.err.print(f"skipped: {e.message}", markup=False, soft_wrap=True)
             else:
                 failed.append(e)
-    out.show(tuple(found))
-    for error in failed[1:] if not any(map(bad, found)) else failed:
+    if found or not failed:
+        out.show(tuple(found))
+    differs = any(map(bad, found))
+    for error in failed if differs else failed[1:]:
         out.error(error)
-    if any(map(bad, found)):
+    if differs:
         raise typer.Exit(DIFFERS)
     if failed:
         raise failed[0]

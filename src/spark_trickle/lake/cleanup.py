@@ -81,8 +81,7 @@ def delete_added(session: SparkSession, metadata: Java, snapshots: list[int]) ->
     for snapshot_id in snapshots:
         snapshot = metadata.snapshot(snapshot_id)
         for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
-            for path in handles.pluck(added, _LOCATION):
-                io.deleteFile(path)
+            delete_files(session, handles.pluck(added, _LOCATION))
         manifests = snapshot.allManifests(io)
         makers = handles.pluck(manifests, (_MANIFEST, "snapshotId"))
         paths = handles.pluck(manifests, (_MANIFEST, "path"))

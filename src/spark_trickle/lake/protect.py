@@ -64,11 +64,12 @@ class Protector:
                 self._protect_all(wanted)
 
     def _protect_all(self, wanted: Collection[TableName]) -> None:
+        frontiers = self._frontiers()
         for source, pointer in self.store.pointers(names=wanted).items():
             if pointer.is_view:
                 continue
             try:
-                self._try_to_protect(pointer)
+                self._try_to_protect(pointer, frontiers.get(source, set()))
                 self._refused.pop(source, None)
             except Exception as error:
                 # Read-only, somebody else's, gone in between: it is read all the same.
@@ -81,31 +82,31 @@ class Protector:
                 with self.store.write() as tx:
                     tx.add_alert("UNPROTECTED", f"snapshots of {source} cannot be tagged: {reason}", name=str(source))
 
-    def _frontiers(self, source: TableName) -> set[int]:
-        """The snapshots of it that stream tables reflect."""
-        return {
-            d.snapshot_id
-            for table in self.store.stream_tables()
-            for part in (table, *table.states)
-            for d in part.dependencies
-            if d.input == source and d.kind is InputKind.SOURCE and d.snapshot_id is not None
-        }
+    def _frontiers(self) -> dict[TableName, set[int]]:
+        """The snapshots of each source that stream tables reflect."""
+        found: dict[TableName, set[int]] = {}
+        for table in self.store.stream_tables():
+            for part in (table, *table.states):
+                for d in part.dependencies:
+                    if d.kind is InputKind.SOURCE and d.snapshot_id is not None:
+                        found.setdefault(d.input, set()).add(d.snapshot_id)
+        return found
 
-    def _try_to_protect(self, pointer: Pointer) -> None:
+    def _try_to_protect(self, pointer: Pointer, frontiers: Collection[int]) -> None:
         for left in reversed(range(_TRIES)):
             try:
-                self._protect(pointer)
+                self._protect(pointer, frontiers)
                 return
             except Exception:
                 if not left:
                     raise
 
-    def _protect(self, pointer: Pointer) -> None:
-        if not self._change(self.lake.metadata(pointer.location), self._frontiers(pointer.name)):
+    def _protect(self, pointer: Pointer, frontiers: Collection[int]) -> None:
+        if not self._change(self.lake.metadata(pointer.location), frontiers):
             return
         table = self.lake.load(pointer.name)
         # Asked after the table was loaded: a publish in between has its tag, and its frontier, here too.
-        change = self._change(table.operations().current(), self._frontiers(pointer.name))
+        change = self._change(table.operations().current(), self._frontiers().get(pointer.name, set()))
         if not change:
             return
         commit = table.manageSnapshots()

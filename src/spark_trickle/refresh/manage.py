@@ -32,7 +32,7 @@ from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.outcome import Counts
-from spark_trickle.refresh.record import Work, completed, shapes_of, streams_of
+from spark_trickle.refresh.record import Work, completed, draft_of, shapes_of, streams_of
 from spark_trickle.refresh.run import Refresher, graph_of, refuse_cycle, same_as_leased, unknown
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.stages import Stages
@@ -280,40 +280,6 @@ class Manager:
         r.protector.protect(sources_of(doomed))
         trim(r.store, r.lake, doomed)
         return names
-
-
-def draft_of(
-    name: TableName,
-    definition: str,
-    namespace: str,
-    schedule: str | None,
-    mode: Mode,
-    storage: TableName,
-    compiled: Compiled,
-    cut: Cut,
-) -> StreamTable:
-    """A stream table before it has a row."""
-    return StreamTable(
-        id=0,
-        name=name,
-        definition=definition,
-        namespace=namespace,
-        mode=mode,
-        schedule=schedule,
-        status=Status.INITIALIZING,
-        storage=storage,
-        columns=compiled.columns,
-        incremental=compiled.incremental,
-        reason=compiled.reason,
-        fingerprint=compiled.fingerprint,
-        layout=compiled.layout,
-        storage_snapshot=None,
-        storage_pointer=None,
-        data_timestamp=None,
-        consecutive_errors=0,
-        last_error=None,
-        created_at=cut.instant,
-    )
 
 
 def refuse_not_incremental(compiled: Compiled, mode: Mode) -> None:

@@ -18,6 +18,7 @@ from spark_trickle.model import (
     Dependency,
     HistoryEntry,
     InputKind,
+    Mode,
     Pointer,
     RefreshResult,
     Shape,
@@ -254,21 +255,29 @@ def shapes_of(attempt: Attempt, compiled: Compiled) -> tuple[tuple[TableName, Sh
     return tuple(found)
 
 
-def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
-    """The row-to-be of a hidden state table. It has no public name: nobody but its owner reads it."""
-    compiled = state.compiled
+def draft_of(
+    name: TableName,
+    definition: str,
+    namespace: str,
+    schedule: str | None,
+    mode: Mode,
+    storage: TableName,
+    compiled: Compiled,
+    cut: Cut,
+) -> StreamTable:
+    """A stream table before it has a row."""
     return StreamTable(
         id=0,
-        name=state.storage,
-        definition=compiled.definition,
-        namespace=compiled.namespace,
-        mode=owner.mode,
-        schedule=None,
+        name=name,
+        definition=definition,
+        namespace=namespace,
+        mode=mode,
+        schedule=schedule,
         status=Status.INITIALIZING,
-        storage=state.storage,
+        storage=storage,
         columns=compiled.columns,
-        incremental=True,
-        reason=None,
+        incremental=compiled.incremental,
+        reason=compiled.reason,
         fingerprint=compiled.fingerprint,
         layout=compiled.layout,
         storage_snapshot=None,
@@ -277,8 +286,14 @@ def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
         consecutive_errors=0,
         last_error=None,
         created_at=cut.instant,
-        owner_id=owner.id,
     )
+
+
+def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
+    """The row-to-be of a hidden state table. It has no public name: nobody but its owner reads it."""
+    own, name = state.compiled, state.storage
+    draft = draft_of(name, own.definition, own.namespace, None, owner.mode, name, own, cut)
+    return replace(draft, incremental=True, reason=None, owner_id=owner.id)
 
 
 def forget(id: int, tx: Transaction) -> None:

@@ -426,12 +426,15 @@ class Lowering:
 
     # -- generators ------------------------------------------------------------------------------------------------
 
-    def _generates(self, scalar: Scalar) -> bool:
-        name = function_name(scalar.tree)
+    def _is_generator(self, node: exp.Expr) -> bool:
+        name = function_name(node)
         return name is not None and self.functions.kind(name) is FunctionKind.GENERATOR
 
+    def _generates(self, scalar: Scalar) -> bool:
+        return self._is_generator(scalar.tree)
+
     def _generates_inside(self, scalar: Scalar) -> bool:
-        return any(self._generates(Scalar(n)) for n in scalar.tree.walk() if function_name(n) is not None)
+        return any(map(self._is_generator, scalar.tree.walk()))
 
     def exploded(
         self, child: Operator, generator: Scalar, shown: Sequence[str], *, outer: bool = False
