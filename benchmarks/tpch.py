@@ -36,6 +36,7 @@ class Row:
 
     query: str
     refused: str | None = None
+    failed: str | None = None  # an error of a refresh; the query is left alone afterwards
     actions: list[str] = field(default_factory=list)
     changed: list[int] = field(default_factory=list)  # rows of the inputs
     result_changed: list[int] = field(default_factory=list)
@@ -47,11 +48,13 @@ class Row:
 
     @property
     def right(self) -> bool:
-        return self.refused is None and bool(self.equal) and all(self.equal)
+        return self.refused is None and self.failed is None and bool(self.equal) and all(self.equal)
 
     def markdown(self) -> str:
         if self.refused is not None:
             return f"| {self.query} | refused: {self.refused.replace('|', ' ')} | | | | | | |"
+        if self.failed is not None:
+            return f"| {self.query} | failed: {self.failed.replace('|', ' ')} | | | | | | NO |"
         fast, full = statistics.median(self.seconds), statistics.median(self.full_seconds)
         return (
             f"| {self.query} | {', '.join(dict.fromkeys(self.actions))} | {round(statistics.median(self.changed)):,} "
@@ -112,6 +115,13 @@ def progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def save(report: list[Row], options: argparse.Namespace) -> None:
+    """After every round: hours of measuring are not lost to an interruption."""
+    if options.json:
+        machine = {"machine": platform.machine(), "cores": os.cpu_count(), "sf": options.sf, "share": options.share}
+        options.json.write_text(json.dumps({**machine, "queries": [asdict(r) for r in report]}, indent=1) + "\n")
+
+
 def run(tr: Trickle, data: Path, options: argparse.Namespace) -> list[Row]:
     workload = Workload(tr, data, options.share)
     workload.load()
@@ -122,8 +132,13 @@ def run(tr: Trickle, data: Path, options: argparse.Namespace) -> list[Row]:
     for number in range(1, ROUNDS + 1):
         workload.change(number)
         for row in report:
-            if row.refused is None:
-                measure(tr, row, number)
+            if row.refused is None and row.failed is None:
+                try:
+                    measure(tr, row, number)
+                except TrickleError as error:
+                    row.failed = error.message.splitlines()[0]
+                    progress(f"round {number} {row.query} failed: {row.failed}")
+        save(report, options)
     return report
 
 
@@ -156,9 +171,6 @@ def main() -> int:
     right, refused = sum(r.right for r in report), sum(r.refused is not None for r in report)
     seconds = time.perf_counter() - started
     print(f"\n{right} of {len(report)} equal after every round, {refused} refused; {seconds:.0f} s", flush=True)
-    if options.json:
-        machine = {"machine": platform.machine(), "cores": os.cpu_count(), "sf": options.sf, "share": options.share}
-        options.json.write_text(json.dumps({**machine, "queries": [asdict(r) for r in report]}, indent=1) + "\n")
     return 0 if right == len(report) else 1
 
 

@@ -28,7 +28,9 @@ def call(ctx: Context, refs: Refs, *, root: bool = True, key: Ref | None = None)
         del options["first"]
     kind = ctx.pick(options)
     ctx.tag(kind)
-    number = ctx.rnd.choice((T.INT, T.INT, T.BIGINT, T.DEC, T.DBL))
+    number = ctx.rnd.choice((T.INT, T.INT, T.BIGINT, T.DEC, T.FINE, T.DBL))
+    if kind in ("sum", "avg") and ctx.asked("fine decimal"):
+        number = T.FINE
     arg = expression(ctx, refs, number, 1) if ctx.chance(0.4) else column(ctx, refs, number)
     some = _some(ctx, refs)
     test = ""
@@ -37,10 +39,12 @@ def call(ctx: Context, refs: Refs, *, root: bool = True, key: Ref | None = None)
     wide = T.BIGINT if number in (T.INT, T.BIGINT) else number
     if kind == "count":
         return Call(ctx.rnd.choice(("count(*)", f"count({some.sql})", "count(1)")) + test, T.BIGINT)
+    if kind in ("sum", "avg") and number is T.FINE:
+        ctx.tag("fine decimal")
     if kind == "sum":
         return Call(f"sum({arg}){test}", wide)
     if kind == "avg":
-        return Call(f"avg({arg}){test}", T.DEC if number is T.DEC else T.INEXACT)
+        return Call(f"avg({arg}){test}", number if number in (T.DEC, T.FINE) else T.INEXACT)
     if kind == "min max":
         ordered = [r for r in refs if r.type not in (T.MAP, T.INTS, T.STRS, T.STRUCTS)] or [some]
         of = ctx.rnd.choice(ordered)

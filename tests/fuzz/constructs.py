@@ -25,14 +25,17 @@ CONSTRUCTS: dict[str, Construct] = {
     # scalar expressions
     **_each(0.03, (), "case", "coalesce", "like", "in list", "between", "try_cast", "string function"),
     **_each(0.03, (), "date function", "struct access", "array access", "map access", "higher-order function"),
+    "fine decimal": Construct(0.02, _AGG),
     # joins
     **_each(0.05, ("join",), "inner join", "left join"),
     **_each(0.03, ("join",), "right join", "full join", "semi join", "anti join", "cross join"),
     **_each(0.03, ("join", "with condition"), "non-equi condition", "mixed condition"),
     **_each(0.02, ("join", "by name"), "using", "natural"),
     "self join": Construct(0.03, ("join", "with condition")),
+    "comparison across types": Construct(0.03, ("join", "with condition", "equi condition")),
     # relations
     **_each(0.04, (), "derived table", "cte", "cte twice"),
+    "subquery in cte twice": Construct(0.01, ("cte twice", "subquery")),
     **_each(0.02, (), "values", "generator in from"),
     **_each(0.03, ("join", "lateral"), "lateral subquery"),
     **_each(0.015, ("join", "lateral"), "lateral function"),
@@ -42,7 +45,9 @@ CONSTRUCTS: dict[str, Construct] = {
     "generator in select list": Construct(0.02, ("shape generator",)),
     # subqueries
     **_each(0.03, ("subquery",), "exists", "not exists", "in subquery", "not in subquery"),
+    "limit in exists": Construct(0.015, ("subquery", "exists")),
     "correlated": Construct(0.04, ("subquery",)),
+    "correlated across types": Construct(0.02, ("subquery", "correlated")),
     **_each(0.02, ("subquery",), "subquery under or", "subquery under not", "subquery under case"),
     "subquery in select list": Construct(0.03),
     "scalar subquery": Construct(0.04, ("subquery",)),
@@ -68,6 +73,7 @@ CONSTRUCTS: dict[str, Construct] = {
     **_each(0.015, _SETS, "intersect all", "except all"),
     "distinct": Construct(0.03, ("shape distinct",)),
     "pivot": Construct(0.02, ("shape pivot",)),
+    "pivot beside texts": Construct(0.01, ("shape pivot",)),
     "unpivot": Construct(0.02, ("shape unpivot",)),
     "star except": Construct(0.02, ("shape star",)),
     "lateral alias": Construct(0.02, ("shape plain",)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.fuzz.context import Context, From, Query
 from tests.fuzz.expressions import column, expression, of_type, predicate
-from tests.fuzz.types import KEYS, Column, Ref, T, literal
+from tests.fuzz.types import ACROSS, KEYS, Column, Ref, T, literal
 
 Subquery = Callable[[Context, int], Query]  # how a nested query is made: given by the grammar above
 
@@ -117,7 +117,10 @@ def from_clause(ctx: Context, depth: int, subquery: Subquery, first: Relation | 
         again = Relation(start.sql, ctx.fresh("a"), start.columns)
         made = _join(ctx, From(start.aliased, start.refs), again)
     elif first is None and ctx.relations > 2 and depth > 0 and ctx.maybe("cte twice", 0.03):
+        left = ctx.subqueries
         name, columns = cte(ctx, subquery(ctx, depth - 1))
+        if ctx.subqueries < left:
+            ctx.tag("subquery in cte twice")
         one, two = Relation(name, ctx.fresh("a"), columns), Relation(name, ctx.fresh("a"), columns)
         made = _join(ctx, From(one.aliased, one.refs), two)
     elif first is None and ctx.asked("aggregate below join"):
@@ -198,8 +201,21 @@ def _liked(ctx: Context, refs: tuple[Ref, ...], type_: T) -> str:
 
 
 def _equality(ctx: Context, left: tuple[Ref, ...], right: tuple[Ref, ...]) -> str:
+    if (ctx.asked("comparison across types") or ctx.chance(0.05)) and (pair := _across(ctx, left, right)):
+        ctx.tag("comparison across types")
+        return f"{pair[0]} {ctx.rnd.choice(('=', '=', '<=>'))} {pair[1]}"
     a, b, _ = _pair(ctx, left, right, (*KEYS, T.DEC, T.DBL, T.BIGINT))
     return f"{a} {ctx.rnd.choice(('=', '=', '=', '<=>'))} {b}"
+
+
+def _across(ctx: Context, left: tuple[Ref, ...], right: tuple[Ref, ...]) -> tuple[str, str] | None:
+    """Columns of both sides with different types that Spark compares, if there are any."""
+    both = (*ACROSS, *((b, a) for a, b in ACROSS))
+    found = [(a, b) for a, b in both if of_type(left, a) and of_type(right, b)]
+    if not found:
+        return None
+    one, two = ctx.rnd.choice(found)
+    return _liked(ctx, left, one), _liked(ctx, right, two)
 
 
 def _inequality(ctx: Context, left: tuple[Ref, ...], right: tuple[Ref, ...]) -> str:
@@ -289,8 +305,12 @@ def _lateral(ctx: Context, left: From) -> From:
 
 def correlation(ctx: Context, outer: tuple[Ref, ...], inner: tuple[Ref, ...]) -> str:
     """A condition of a subquery that looks at a row outside."""
-    a, b, _ = _pair(ctx, inner, outer, KEYS)
-    on = f"{a} = {b}"
+    if (ctx.asked("correlated across types") or ctx.chance(0.1)) and (pair := _across(ctx, inner, outer)):
+        ctx.tag("correlated across types")
+        a, b = pair
+    else:
+        a, b, _ = _pair(ctx, inner, outer, KEYS)
+    on = f"{a} {ctx.rnd.choice(('=', '=', '=', '=', '<=>'))} {b}"
     return f"{on} AND {predicate(ctx, inner, 1)}" if ctx.chance(0.4) else on
 
 

@@ -174,21 +174,23 @@ def pivot(ctx: Context) -> Query:
     base = source(ctx)
     key, what, of = ctx.fresh("x"), ctx.fresh("x"), ctx.fresh("x")
     by = ctx.rnd.choice((T.STR, T.INT))
+    beside = T.STR if ctx.maybe("pivot beside texts", 0.4) else T.INT
     inner = (
-        f"SELECT {column(ctx, base.refs, T.INT)} AS {key}, {column(ctx, base.refs, by)} AS {what}, "
+        f"SELECT {column(ctx, base.refs, beside)} AS {key}, {column(ctx, base.refs, by)} AS {what}, "
         f"{column(ctx, base.refs, T.INT)} AS {of} FROM {base.aliased}"
     )
-    options = ["'a'", "'b'", "'ab'"] if by is T.STR else ["0", "1", "2"]
+    # The values may have another type than the column.
+    options = ["'a'", "'b'", "'ab'"] if by is T.STR else ctx.rnd.choice((["0", "1", "2"], ["0L", "1L", "2L"]))
     chosen = ctx.rnd.sample(options, 2)
     names = [ctx.fresh("p") for _ in chosen]
     listed = ", ".join(f"{v} AS {n}" for v, n in zip(chosen, names, strict=True))
     if ctx.chance(0.5):
         call, type_ = ctx.rnd.choice(((f"sum({of})", T.BIGINT), (f"max({of})", T.INT), (f"count({of})", T.BIGINT)))
-        columns = [Column(key, T.INT)] + [Column(n, type_) for n in names]
+        columns = [Column(key, beside)] + [Column(n, type_) for n in names]
         calls = f"{call} AS v"
     else:
         calls = f"sum({of}) AS s, count(*) AS c"
-        columns = [Column(key, T.INT)]
+        columns = [Column(key, beside)]
         columns += [Column(f"{n}_{a}", T.BIGINT) for n in names for a in ("s", "c")]
     return Query(f"SELECT * FROM ({inner}) PIVOT ({calls} FOR {what} IN ({listed}))", tuple(columns))
 

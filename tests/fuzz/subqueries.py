@@ -58,7 +58,8 @@ def comparison(ctx: Context, refs: Refs) -> str:
         else:
             test = predicate(ctx, inner.refs, 1)
         what = ctx.rnd.choice(("1", "*", column(ctx, inner.refs, T.INT)))
-        return f"{'NOT ' if kind == 'not exists' else ''}EXISTS (SELECT {what} FROM {inner.aliased} WHERE {test})"
+        end = f" LIMIT {ctx.rnd.choice((0, 1, 1, 5))}" if ctx.maybe("limit in exists", 0.08) else ""
+        return f"{'NOT ' if kind == 'not exists' else ''}EXISTS (SELECT {what} FROM {inner.aliased} WHERE {test}{end})"
     shared = [t for t in KEYS if of_type(refs, t) and of_type(inner.refs, t)] or [T.INT]
     type_ = T.INT if T.INT in shared and ctx.chance(0.6) else ctx.rnd.choice(shared)
     test = ""

@@ -13,6 +13,7 @@ class T(StrEnum):
     INT = "INT"
     BIGINT = "BIGINT"
     DEC = "DECIMAL(10,2)"
+    FINE = "DECIMAL(20,9)"
     STR = "STRING"
     DATE = "DATE"
     TS = "TIMESTAMP"
@@ -26,13 +27,18 @@ class T(StrEnum):
     MAP = "MAP<STRING, INT>"
 
 
-NUMBERS = (T.INT, T.BIGINT, T.DEC, T.DBL)
-SCALARS = (T.INT, T.BIGINT, T.DEC, T.STR, T.DATE, T.TS, T.BOOL, T.DBL)
+SCALARS = (T.INT, T.BIGINT, T.DEC, T.FINE, T.STR, T.DATE, T.TS, T.BOOL, T.DBL)
 NESTED = (T.INTS, T.STRS, T.STRUCT, T.STRUCTS, T.MAP)
 # What may be a key of a group or a partition, a member of a set operation, or an operand of a comparison.
 COMPARABLE = tuple(t for t in T if t is not T.MAP)
 # What is good for joins and groups: few values, no doubt about equality.
 KEYS = (T.INT, T.STR, T.DATE, T.BOOL)
+
+# Types that Spark compares after casting one or both of them.
+ACROSS = (
+    (T.INT, T.BIGINT), (T.INT, T.DEC), (T.INT, T.FINE), (T.INT, T.DBL), (T.BIGINT, T.DEC), (T.BIGINT, T.DBL),
+    (T.DEC, T.FINE), (T.DEC, T.DBL), (T.DATE, T.TS),
+)  # fmt: skip
 
 # In ascending order, but for NULL. All doubles are multiples of a quarter: their sums are exact, so that no order of
 # addition shows in a result.
@@ -40,6 +46,7 @@ POOLS: dict[T, tuple[str, ...]] = {
     T.INT: ("NULL", "0", "1", "2", "3", "4", "7"),
     T.BIGINT: ("NULL", "-3", "0", "1", "2", "5", "10000000000"),
     T.DEC: ("NULL", "-3.33", "0.00", "0.10", "2.50", "100.00"),
+    T.FINE: ("NULL", "-1.000000001", "0.000000000", "0.000000007", "1.000000000", "12345678901.123456789"),
     T.STR: ("NULL", "''", "'7'", "'a'", "'ab'", "'b'", "'c x'", "'it''s'"),
     T.DATE: ("NULL", "DATE'1970-01-01'", "DATE'2023-12-31'", "DATE'2024-01-01'", "DATE'2024-02-29'"),
     T.TS: (
