@@ -18,6 +18,7 @@ from spark_trickle.model import TableName
 from spark_trickle.sql.scalar import Scalar, column
 
 WEIGHT = "__w"
+Fresh = Callable[[str], str]  # a prefix -> a column name that nothing else has
 
 
 class State(StrEnum):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 
 from sqlglot import exp
 
-from spark_trickle.sql.algebra import Aggregate, Call, Explode, Filter, Item, Operator, Project, keep
+from spark_trickle.sql.algebra import Aggregate, Call, Explode, Filter, Fresh, Item, Operator, Project, keep
 from spark_trickle.sql.context import Relation
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.resolve import Place, Resolver, function_name
@@ -25,8 +24,6 @@ from spark_trickle.sql.scalar import (
     text,
 )
 from spark_trickle.sql.scope import Output, Scope
-
-Fresh = Callable[[str], str]
 
 
 def lower_pivot(node: exp.Pivot, operator: Operator, scope: Scope, resolver: Resolver, fresh: Fresh) -> Relation:

@@ -25,7 +25,8 @@ from spark_trickle.sql.algebra import (
     keep,
 )
 from spark_trickle.sql.context import Context, LakeView, Recursing, Relation
-from spark_trickle.sql.decorrelate import joined, lateral
+from spark_trickle.sql.decorrelate import lateral
+from spark_trickle.sql.domain import joined
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.parse import parse_query, place
 from spark_trickle.sql.pivot import lower_pivot, lower_unpivot
