@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
 
-from sqlalchemy import Connection, Table, and_, delete, insert, literal, select, update
+from sqlalchemy import Connection, Table, and_, delete, insert, select, update
 
 from spark_trickle.catalog import leases, rows, tables
 from spark_trickle.catalog.connection import Database
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.owner import Owner
+from spark_trickle.catalog.pointers import NAME_LENGTH, PointerWriter, at, checked, conflict
 from spark_trickle.catalog.reader import CatalogReader
 from spark_trickle.catalog.rows import LogEntry, NamedCut
 from spark_trickle.errors import TrickleError
@@ -33,9 +34,6 @@ from spark_trickle.model import (
     Status,
     TableName,
 )
-
-_NAME_LENGTH = 255  # of Iceberg's columns
-_LOCATION_LENGTH = 1000
 
 
 class StreamTableFields(TypedDict, total=False):
@@ -86,12 +84,11 @@ class CatalogStore(CatalogReader):
             yield Transaction(self._database, connection, self.owner)
 
 
-class Transaction:
+class Transaction(PointerWriter):
     """One write transaction. Use it inside its `with` block only."""
 
     def __init__(self, database: Database, connection: Connection, owner: Owner) -> None:
-        self.connection = connection
-        self._database = database
+        super().__init__(database, connection)
         self._owner = owner
 
     # Stream tables
@@ -287,50 +284,12 @@ class Transaction:
     def _add_history(self, **values: Any) -> None:
         self.connection.execute(insert(tables.refresh_history).values(process=self._owner.id, **values))
 
-    # Pointers
-
-    def swap_pointer(self, name: TableName, old: str, new: str) -> None:
-        """Move a table of the lake to its next metadata; moved by somebody else: PUBLISH_CONFLICT."""
-        p = tables.iceberg_tables
-        statement = update(p).where(and_(_at(LAKE, name), p.c.metadata_location == old))
-        changed = self.connection.execute(
-            statement.values(metadata_location=_location(new), previous_metadata_location=old)
-        )
-        if changed.rowcount != 1:
-            raise _conflict(name)
-
-    def replace_view(self, name: TableName, new: str) -> None:
-        """Move a view of the lake, whatever it shows now; gone, or a table by now: PUBLISH_CONFLICT."""
-        p = tables.iceberg_tables
-        statement = update(p).where(and_(_at(LAKE, name), p.c.iceberg_type == "VIEW"))
-        changed = self.connection.execute(
-            statement.values(metadata_location=_location(new), previous_metadata_location=p.c.metadata_location)
-        )
-        if changed.rowcount != 1:
-            raise _conflict(name)
-
-    def insert_pointer(self, pointer: Pointer) -> None:
-        """A new table or view of the lake, with its namespace; something has the name: NAME_TAKEN."""
-        p = tables.iceberg_tables
-        statement = self._database.insert(p).values(**_pointer_values(LAKE, pointer))
-        added = self.connection.execute(statement.on_conflict_do_nothing().returning(p.c.table_name)).scalar()
-        if added is None:
-            raise TrickleError("NAME_TAKEN", f"there is a table or view {pointer.name} already")
-        self.ensure_namespace(pointer.name.namespace)
-
-    def delete_pointer(self, name: TableName) -> bool:
-        """Whether there was one. The files stay."""
-        return self.connection.execute(delete(tables.iceberg_tables).where(_at(LAKE, name))).rowcount == 1
-
-    def delete_view(self, name: TableName) -> bool:
-        """Whether there was one. A table of that name is somebody else's, and stays."""
-        p = tables.iceberg_tables
-        return self.connection.execute(delete(p).where(and_(_at(LAKE, name), p.c.iceberg_type == "VIEW"))).rowcount == 1
+    # Inputs and storages
 
     def retire(self, storage: TableName) -> None:
         """The lake no longer has this storage; its files are garbage once no attempt and no cut holds them."""
         p = tables.iceberg_tables
-        location = self.connection.execute(select(p.c.metadata_location).where(_at(LAKE, storage))).scalar()
+        location = self.connection.execute(select(p.c.metadata_location).where(at(LAKE, storage))).scalar()
         if location is not None:
             self.delete_pointer(storage)
             self.add_garbage(location, kind="table", reason=f"{storage} was replaced or dropped")
@@ -342,7 +301,7 @@ class Transaction:
             there = and_(s.c.storage_namespace == storage.namespace, s.c.storage_name == storage.name)
             # A shared lock, where the database has one: SQLite lets nobody else write at all.
             if self.connection.execute(select(s.c.id).where(there).with_for_update(read=True)).first() is None:
-                raise _conflict(storage)
+                raise conflict(storage)
 
     def readers_of(self, storages: Iterable[TableName]) -> tuple[TableName, ...]:
         """The stream tables that read one of these."""
@@ -353,48 +312,6 @@ class Transaction:
             readers = select(s.c.namespace, s.c.name).join(d, d.c.stream_table_id == s.c.id).where(reads)
             found.update({TableName(row[0], row[1]): None for row in self.connection.execute(readers)})
         return tuple(sorted(found))
-
-    def ensure_namespace(self, namespace: str, catalog: str = LAKE) -> None:
-        self._ensure_namespaces(catalog, [namespace])
-
-    def copy_pointers(self, catalog: str, pointers: Iterable[Pointer], namespaces: Iterable[str]) -> None:
-        """Make a private catalog of these tables and views."""
-        _not_the_lake(catalog)
-        values = [_pointer_values(catalog, pointer) for pointer in pointers]
-        if values:
-            self.connection.execute(insert(tables.iceberg_tables), values)
-        self._ensure_namespaces(catalog, namespaces)
-
-    def move_private_pointer(self, catalog: str, name: TableName, location: str) -> None:
-        """Set a table of a private catalog back to a metadata file."""
-        _not_the_lake(catalog)
-        p = tables.iceberg_tables
-        self.connection.execute(update(p).where(_at(catalog, name)).values(metadata_location=_location(location)))
-
-    def copy_lake(self, catalog: str) -> None:
-        """Make a catalog of every table, view and namespace of the lake: a cut."""
-        _not_the_lake(catalog)
-        for table in (tables.iceberg_tables, tables.iceberg_namespaces):
-            columns = [c for c in table.c if c.name != "catalog_name"]
-            chosen = select(literal(catalog), *columns).where(table.c.catalog_name == LAKE)
-            copied = insert(table).from_select(["catalog_name", *(c.name for c in columns)], chosen)
-            self.connection.execute(copied)
-
-    def drop_catalog(self, catalog: str) -> None:
-        """Remove a private catalog or cut. The files stay."""
-        _not_the_lake(catalog)
-        for table in (tables.iceberg_tables, tables.iceberg_namespaces):
-            self.connection.execute(delete(table).where(table.c.catalog_name == catalog))
-
-    def _ensure_namespaces(self, catalog: str, namespaces: Iterable[str]) -> None:
-        # Iceberg marks a namespace without properties by this one.
-        values = [
-            {"catalog_name": catalog, "namespace": n, "property_key": "exists", "property_value": "true"}
-            for n in sorted(set(namespaces))
-        ]
-        if values:
-            statement = self._database.insert(tables.iceberg_namespaces).on_conflict_do_nothing()
-            self.connection.execute(statement, values)
 
     # Leases
 
@@ -448,8 +365,8 @@ class Transaction:
 
     def add_cut(self, name: str, comment: str | None = None) -> NamedCut:
         """Keep the lake as it is now under a name; taken: NAME_TAKEN."""
-        if not name or len(name) > _NAME_LENGTH:
-            raise TrickleError("INVALID_NAME", f"a cut's name has 1 to {_NAME_LENGTH} characters: {name[:60]!r}")
+        if not name or len(name) > NAME_LENGTH:
+            raise TrickleError("INVALID_NAME", f"a cut's name has 1 to {NAME_LENGTH} characters: {name[:60]!r}")
         cut = NamedCut(name, f"trickle_cut_{uuid.uuid4().hex[:12]}", datetime.now(UTC), comment)
         values = {"catalog_name": cut.catalog_name, "created_at": cut.created_at, "comment": comment}
         statement = self._database.insert(tables.cuts).values(name=name, **values)
@@ -537,7 +454,7 @@ class Transaction:
                 hint="Drop these stream tables first, or alter their queries.",
             )
         p = tables.iceberg_tables
-        self.connection.execute(delete(p).where(and_(_at(LAKE, name), p.c.metadata_location == source.view)))
+        self.connection.execute(delete(p).where(and_(at(LAKE, name), p.c.metadata_location == source.view)))
         self.connection.execute(delete(s).where(_of(s, name)))
 
     def add_garbage(
@@ -558,50 +475,8 @@ class Transaction:
             self.connection.execute(delete(tables.garbage).where(tables.garbage.c.id.in_(chosen)))
 
 
-def _at(catalog: str, name: TableName) -> Any:
-    p = tables.iceberg_tables
-    return and_(p.c.catalog_name == catalog, p.c.table_namespace == name.namespace, p.c.table_name == name.name)
-
-
 def _of(table: Table, name: TableName) -> Any:
     return and_(table.c.namespace == name.namespace, table.c.name == name.name)
-
-
-def _conflict(name: TableName) -> TrickleError:
-    return TrickleError("PUBLISH_CONFLICT", f"{name} was changed or dropped by somebody else")
-
-
-def _not_the_lake(catalog: str) -> None:
-    if catalog == LAKE:
-        raise TrickleError("INTERNAL", f"the catalog {LAKE} is no private catalog")
-
-
-def _location(text: str) -> str:
-    # SQLite would store it, PostgreSQL refuse it; Iceberg could not commit the next version either way.
-    if len(text) > _LOCATION_LENGTH:
-        raise TrickleError(
-            "INVALID_SETTING",
-            f"a metadata location has {len(text)} characters, over {_LOCATION_LENGTH}: {text[:80]}...",
-            hint="Use a shorter warehouse location or table name.",
-        )
-    return text
-
-
-def _checked(name: TableName) -> TableName:
-    for part in (name.namespace, name.name):
-        if not part or len(part) > _NAME_LENGTH:
-            raise TrickleError("INVALID_NAME", f"a part of {str(name)[:80]!r} is empty or over {_NAME_LENGTH} long")
-    return name
-
-
-def _pointer_values(catalog: str, pointer: Pointer) -> dict[str, Any]:
-    return {
-        "catalog_name": catalog,
-        "table_namespace": _checked(pointer.name).namespace,
-        "table_name": pointer.name.name,
-        "metadata_location": _location(pointer.location),
-        "iceberg_type": "VIEW" if pointer.is_view else "TABLE",
-    }
 
 
 def _json(values: Mapping[str, Any]) -> str:
@@ -617,10 +492,10 @@ def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:
     if "namespace" in values:
         values["default_namespace"] = values.pop("namespace")
     if "name" in values:
-        name = _checked(values["name"])
+        name = checked(values["name"])
         values |= {"namespace": name.namespace, "name": name.name}
     if "storage" in values:
-        storage = _checked(values.pop("storage"))
+        storage = checked(values.pop("storage"))
         values |= {"storage_namespace": storage.namespace, "storage_name": storage.name}
     if "columns" in values:
         values["columns"] = rows.columns_json(values["columns"])
