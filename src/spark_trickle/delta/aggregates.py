@@ -18,21 +18,30 @@ from spark_trickle.sql.algebra import WEIGHT, Call
 from spark_trickle.sql.functions import FLOATING, UNDETERMINED
 from spark_trickle.sql.scalar import (
     Scalar,
+    add,
     call,
     case_when,
     cast,
     column,
+    divide,
     greater,
+    less,
     multiply,
     number,
+    subtract,
+    text,
 )
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _ORDERED = (*_INTEGERS, "string", "date", "timestamp", "timestamp_ntz", "boolean", "binary")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
-# x * weight has 10 digits more than x: beyond 27 the product would lose scale or overflow.
+# A decimal that would have over 38 digits gives up digits of its scale, but never the first six. So what has at most
+# six keeps them in every sum and product; what has more must leave room for the 11 digits of x * weight.
+_SAFE_SCALE = 6
 _WIDEST_DECIMAL = 27
+# The digits and the scale of an average's argument, at most: its sum over 10^10 rows is divided with scale + 4 digits.
+_WIDEST_AVERAGE = 24
 
 
 class Merge(StrEnum):
@@ -49,6 +58,11 @@ class StateColumn:
     full: Scalar  # over the rows of a group
     delta: Scalar  # over the Z-set of a group; for extrema: over its insertions
     value: Scalar | None = None  # for extrema: what the extremum is of
+    change_type: str = ""  # of the delta, where it can be larger than the state
+
+    @property
+    def delta_type(self) -> str:
+        return self.change_type or self.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +110,8 @@ def algebraic(aggregate: Call, types: Mapping[str, str], prefix: str) -> Algebra
         return _boolean(aggregate, arg, prefix, every=function in ("bool_and", "every"))
     if function == "sum":
         return _sum(aggregate, arg, arg_type, result, prefix)
+    if function in ("avg", "mean"):
+        return _average(aggregate, arg, arg_type, result, prefix)
     if function in ("min", "max"):
         return _extremum(aggregate, arg, arg_type, prefix)
     return None
@@ -122,30 +138,75 @@ def group_count(name: str) -> StateColumn:
     return StateColumn(name, "bigint", Merge.ADD, call("count", number(1)), total)
 
 
-def _sum(aggregate: Call, arg: Scalar, arg_type: str, result: str, prefix: str) -> Algebraic | None:
+def _total(arg: Scalar, arg_type: str, name: str, *, wide: bool) -> StateColumn | None:
+    """The sum of the values; `wide`: also where it is larger than the type that sum() gives."""
     digits = decimal(arg_type)
+    weight = cast(column(WEIGHT), "decimal(10,0)")
     if arg_type in _INTEGERS:
-        state_type = "bigint"
-        value = cast(arg, "bigint")
-        weighed = multiply(value, column(WEIGHT))
-    elif digits and digits[0] <= _WIDEST_DECIMAL:
-        # Not 38 digits: adding two of those would cost a digit of the scale. A sum has at most 37.
-        state_type = f"decimal(37,{digits[1]})"
-        value = arg
-        weighed = multiply(arg, cast(column(WEIGHT), "decimal(10,0)"))
+        large = arg_type == "bigint"
+        # What one refresh takes away may be larger than any sum, before what it adds is counted.
+        value = cast(arg, "decimal(20,0)") if large else cast(arg, "bigint")
+        change_type = "decimal(38,0)" if large else "bigint"
+        state_type = change_type if wide else "bigint"
+        total = value if wide else cast(arg, "bigint")
+        weighed = multiply(value, weight if large else column(WEIGHT))
+    elif digits and (digits[1] <= _SAFE_SCALE or digits[0] <= _WIDEST_DECIMAL):
+        # With more digits after the point not 38: adding two of those would cost one of them.
+        state_type = change_type = f"decimal({38 if digits[1] <= _SAFE_SCALE else 37},{digits[1]})"
+        total = arg
+        weighed = multiply(arg, weight)
     else:
         return None
-    n = _count(f"{prefix}_n", case_when(_not_null(arg), number(1)))
-    total = StateColumn(
-        name=f"{prefix}_s",
+    return StateColumn(
+        name=name,
         type=state_type,
         merge=Merge.ADD,
-        full=cast(call("coalesce", call("sum", value), number(0)), state_type),
-        delta=cast(call("coalesce", call("sum", weighed), number(0)), state_type),
+        full=cast(call("coalesce", call("sum", total), number(0)), state_type),
+        delta=cast(call("coalesce", call("sum", weighed), number(0)), change_type),
+        change_type=change_type,
     )
+
+
+def _sum(aggregate: Call, arg: Scalar, arg_type: str, result: str, prefix: str) -> Algebraic | None:
+    total = _total(arg, arg_type, f"{prefix}_s", wide=False)
+    if total is None:
+        return None
     # SUM over no values is NULL, not 0: hence its own count of values.
+    n = _count(f"{prefix}_n", case_when(_not_null(arg), number(1)))
     final = case_when(greater(column(n.name), number(0)), cast(column(total.name), result))
     return Algebraic(aggregate, (n, total), final)
+
+
+def _average(aggregate: Call, arg: Scalar, arg_type: str, result: str, prefix: str) -> Algebraic | None:
+    """The quotient of sum and count, rounded once, as Spark does."""
+    digits = decimal(arg_type)
+    if digits and (digits[1] > _SAFE_SCALE or sum(digits) > _WIDEST_AVERAGE):
+        return None
+    total = _total(arg, arg_type, f"{prefix}_s", wide=True)
+    if total is None:
+        return None
+    n = _count(f"{prefix}_n", case_when(_not_null(arg), number(1)))
+    value = _quotient(column(total.name), column(n.name), digits)
+    return Algebraic(aggregate, (n, total), case_when(greater(column(n.name), number(0)), cast(value, result)))
+
+
+def _quotient(total: Scalar, count: Scalar, digits: tuple[int, int] | None) -> Scalar:
+    """total / count; of decimals with four digits more than they have, halves away from zero.
+
+    Spark's division of wide decimals keeps few digits, which a cast would round a second time. So the division is
+    made in whole numbers, where it leaves no remainder, and the remainder decides which way to round.
+    """
+    if digits is None:
+        return divide(cast(total, "double"), cast(count, "double"))
+    width, scale = digits[0] + 4, digits[1] + 4
+    by = cast(count, "decimal(20,0)")
+    units = multiply(call("abs", total), cast(number(10**scale), f"decimal({scale + 1},0)"))
+    whole = cast(units, "decimal(38,0)")
+    rest = call("mod", whole, by)
+    up = case_when(less(multiply(rest, number(2)), by), number(0), number(1))
+    rounded = cast(add(divide(subtract(whole, rest), by), up), f"decimal({width},0)")
+    sign = cast(case_when(less(total, number(0)), number(-1), number(1)), "decimal(1,0)")
+    return multiply(multiply(rounded, cast(text(f"1e-{scale}"), f"decimal({scale},{scale})")), sign)
 
 
 def _boolean(aggregate: Call, arg: Scalar, prefix: str, *, every: bool) -> Algebraic:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from spark_trickle.delta.restrict import push_restrictions, restrict_partners
 from spark_trickle.model import TableName
 from spark_trickle.sql.algebra import (
     Aggregate,
@@ -50,7 +51,7 @@ def unify_states(tree: Operator, changed: Collection[TableName]) -> Operator:
     return tree.transform(rule)
 
 
-PASSES: tuple[Pass, ...] = (drop_unchanged, unify_states)
+PASSES: tuple[Pass, ...] = (drop_unchanged, unify_states, restrict_partners, push_restrictions)
 
 
 def optimize(tree: Operator, changed: Collection[TableName], passes: tuple[Pass, ...] = PASSES) -> Operator:

@@ -154,7 +154,8 @@ class Keyed:
         inner = Aggregate(child=delta, keys=(*self.aggregate.keys, *values), calls=(*added, weight))
         # Without keys there is a row even if nothing is left of the change.
         outer = [
-            _state_call(s.name, cast(call("coalesce", call("sum", column(s.name)), number(0)), s.type)) for s in sums
+            _state_call(s.name, cast(call("coalesce", call("sum", column(s.name)), number(0)), s.delta_type))
+            for s in sums
         ]
         for s in self.extrema:
             best, value = _EXTREMUM[s.merge], column(f"{s.name}_value")

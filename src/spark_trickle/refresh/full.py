@@ -32,6 +32,9 @@ class AttemptLeaves:
     def small(self, table: TableName) -> bool:  # noqa: ARG002
         return False
 
+    def total(self, table: TableName) -> int | None:  # noqa: ARG002
+        return None
+
 
 def full_select(attempt: Attempt, compiled: Compiled, instant: datetime) -> str:
     """A SELECT of all storage columns over the tables of the attempt."""

@@ -179,15 +179,22 @@ class Feeds:
         A small one becomes a local relation: Spark plans over it in no time, and knows its size. A large one is
         checkpointed. Either way the plan behind it is gone, so plans do not grow from step to step.
         """
-        few, rows = collect_small(frame)
-        checkpoint: DataFrame | None = None
-        if few is None:
-            few = frame.localCheckpoint()
-            rows = few.count()
-            checkpoint = few
+        found = self.materialize_small(frame, what)
+        if found is not None:
+            return found
+        checkpoint = frame.localCheckpoint()
         view = self.attempt.view_name(what)
-        if checkpoint is not None:
-            self._checkpoints[view] = checkpoint
+        self._checkpoints[view] = checkpoint
+        checkpoint.createOrReplaceTempView(view)
+        self.sizes[view] = checkpoint.count()
+        return view, self.sizes[view]
+
+    def materialize_small(self, frame: DataFrame, what: str) -> tuple[str, int] | None:
+        """The same, but only if it has few rows."""
+        few, rows = collect_small(frame)
+        if few is None:
+            return None
+        view = self.attempt.view_name(what)
         few.createOrReplaceTempView(view)
         self.sizes[view] = rows
         return view, rows
@@ -253,6 +260,9 @@ class Feeds:
         if not table.namespace:  # a materialized view of this attempt
             return self.sizes.get(table.name, SMALL + 1) <= SMALL
         return self.rows.get(table, SMALL + 1) <= SMALL
+
+    def total(self, table: TableName) -> int | None:
+        return self.inputs[table].facts.total_records if table in self.inputs else None
 
     def lend(self, views: Iterable[str]) -> None:
         """These views live as long as the attempt, not only as long as the feeds."""

@@ -73,7 +73,11 @@ class Differential:
             for name in twice:
                 self.feeds.keep(name)
             parts = compile_parts(tree, self.feeds)
-        return parts.staged(lambda sql: self._cache(sql, "shared")[0])
+        return parts.staged(lambda sql: self._cache(sql, "shared")[0], self._if_small)
+
+    def _if_small(self, sql: str) -> str | None:
+        found = self.feeds.materialize_small(self.feeds.attempt.session.sql(sql), "step")
+        return None if found is None else found[0]
 
     def _cache(self, sql: str, what: str) -> tuple[str, int]:
         return self.feeds.materialize(self.feeds.attempt.session.sql(sql), what)
@@ -116,7 +120,7 @@ class Differential:
         columns = (*self.columns, *plan.hidden_keys)
         listed = ", ".join(quote(c.name) for c in columns)
         tree = optimize(plan.recomputed(Named(view=affected, names=names)), self.feeds.changed, self.passes)
-        fresh = f"SELECT {listed}, 1L AS {WEIGHT} FROM ({compile_sql(tree, self.feeds)})"
+        fresh = f"SELECT {listed}, 1L AS {WEIGHT} FROM ({self._staged(tree)})"
         stored = f"SELECT {', '.join(f'__s.{quote(c.name)}' for c in columns)}, -1L AS {WEIGHT}"
         if names:
             on = " AND ".join(f"__s.{quote(k.stored)} <=> __k.{quote(k.name + '__key')}" for k in plan.keys)
@@ -416,7 +420,7 @@ class Differential:
         tree = optimize(plan.recomputed(Named(view=affected, names=names)), self.feeds.changed, self.passes)
         columns = self._storage_columns(plan)
         new = ", ".join(f"{quote(c.name)} AS {quote('n__' + c.name)}" for c in columns)
-        fresh = f"SELECT {new}, true AS __new FROM ({compile_sql(tree, self.feeds)})"
+        fresh = f"SELECT {new}, true AS __new FROM ({self._staged(tree)})"
         stored = self._stored(plan, affected, lambda name: f"{name}__key")
         hint = "/*+ BROADCAST(__f, __o) */ " if self.feeds.sizes[affected] <= SMALL else ""
         to_fresh = " AND ".join(f"__k.{quote(k.name + '__key')} <=> __f.{quote('n__' + k.stored)}" for k in plan.keys)
@@ -486,6 +490,9 @@ class LevelLeaves:
 
     def small(self, table: TableName) -> bool:
         return table != PREVIOUS and self.feeds.small(table)
+
+    def total(self, table: TableName) -> int | None:
+        return None if table == PREVIOUS else self.feeds.total(table)
 
 
 def _loose(columns: Sequence[Column]) -> bool:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import TableName
+from spark_trickle.spark.order import join_order
 from spark_trickle.sql.algebra import (
     WEIGHT,
     Aggregate,
@@ -43,6 +44,7 @@ from spark_trickle.sql.algebra import (
     UnionAll,
     Weigh,
     Window,
+    is_change,
     open_levels,
 )
 from spark_trickle.sql.scalar import Scalar
@@ -67,6 +69,10 @@ class Leaves(Protocol):
         """Whether the changes of a table are few enough to broadcast."""
         ...
 
+    def total(self, table: TableName) -> int | None:
+        """How many rows a table has, if that is known."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class PlainLeaves:
@@ -81,6 +87,9 @@ class PlainLeaves:
     def small(self, table: TableName) -> bool:  # noqa: ARG002
         return False
 
+    def total(self, table: TableName) -> int | None:  # noqa: ARG002
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -89,6 +98,7 @@ class Part:
     name: str
     sql: str
     op: Operator
+    step: bool = False  # of a join: few rows, if computed before a large input follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +111,20 @@ class Parts:
     def sql(self) -> str:
         return _with({p.name: p.sql for p in self.ctes}, self.body)
 
-    def staged(self, materialize: Callable[[str], str]) -> str:
-        """The SQL with the shared parts computed before; `materialize` runs a query and names its result."""
+    def staged(self, materialize: Callable[[str], str], if_small: Callable[[str], str | None]) -> str:
+        """The SQL with shared parts and steps computed before.
+
+        `materialize` runs a query and names its result; `if_small` gives up when there are many rows.
+        """
         shared = {p.name for p in self.shared()}
         ctes: dict[str, str] = {}
         for part in self.ctes:
             ctes[part.name] = part.sql
-            if part.name in shared:
-                view = materialize(_reduced(ctes, f"SELECT * FROM {part.name}"))
-                ctes[part.name] = f"SELECT * FROM {quote(view)}"
+            if part.name in shared or part.step:
+                run = materialize if part.name in shared else if_small
+                view = run(_reduced(ctes, f"SELECT * FROM {part.name}"))
+                if view is not None:
+                    ctes[part.name] = f"SELECT * FROM {quote(view)}"
         return _reduced(ctes, self.body)
 
     def shared(self) -> tuple[Part, ...]:
@@ -153,19 +168,25 @@ def _with(ctes: Mapping[str, str], body: str) -> str:
 
 
 def _is_derived_change(op: Operator) -> bool:
-    below = list(op.walk())
-    return any(isinstance(o, Changes) for o in below) and any(o.stateful or isinstance(o, Restrict) for o in below)
+    return is_change(op) and any(o.stateful or isinstance(o, Restrict) for o in op.walk())
+
+
+# An input of more rows is worth knowing its partners first.
+LARGE = 50_000
 
 
 def compile_parts(tree: Operator, leaves: Leaves) -> Parts:
-    compiler = _Compiler(leaves)
+    """One CTE per operator, to be computed in stages."""
+    compiler = _Compiler(leaves, steps=True)
     last = compiler.name(tree)
     return Parts(tuple(compiler.ctes), f"SELECT {_list(tree.columns)} FROM {last}")
 
 
 def compile_sql(tree: Operator, leaves: Leaves) -> str:
     """One SELECT with a CTE per operator."""
-    return compile_parts(tree, leaves).sql()
+    compiler = _Compiler(leaves, steps=False)
+    last = compiler.name(tree)
+    return Parts(tuple(compiler.ctes), f"SELECT {_list(tree.columns)} FROM {last}").sql()
 
 
 def _list(columns: Iterable[str]) -> str:
@@ -181,8 +202,9 @@ def _items(items: Iterable[Item]) -> str:
 
 
 class _Compiler:
-    def __init__(self, leaves: Leaves) -> None:
+    def __init__(self, leaves: Leaves, *, steps: bool) -> None:
         self.leaves = leaves
+        self.steps = steps
         self.ctes: list[Part] = []
         # Of operators met before: a subtree may be held in several places. It is kept, or another could get its id.
         self._names: dict[int, tuple[Operator, str]] = {}
@@ -345,27 +367,62 @@ class _Compiler:
 
     @sql.register
     def _join(self, op: Join) -> str:
-        """Inputs join in an order that the conditions connect, starting from the first."""
-        waiting, conditions = list(op.inputs), list(op.conditions)
-        current = waiting.pop(0)
-        small = self.is_small(current)
-        start = self.name(current)
-        seen, text = set(current.columns), start
+        """Inputs join in an order that the conditions connect, starting from the first.
+
+        A join that starts from a change is made in steps: what comes out before a large input is computed, so that
+        Spark knows how little it is.
+        """
+        current, *waiting = self._ordered(op)
+        conditions = list(op.conditions)
+        hint = f"/*+ BROADCAST({self.name(current)}) */ " if self.is_small(current) and waiting else ""
+        stepwise = self.steps and is_change(current)
+        seen, text, grown = set(current.columns), self.name(current), not self.is_small(current)
         while waiting:
             index = next((i for i, w in enumerate(waiting) if _connected(seen, w, conditions)), 0)
             following = waiting.pop(index)
+            if stepwise and grown and self.is_large(following):
+                needed = {c for s in conditions for c in s.columns}.union(op.columns) & seen
+                seen = {c for c in seen if c in needed}
+                text = self._step(op, f"SELECT {hint}{_list(sorted(seen))} FROM {text}")
+                hint, grown = "", False
             seen |= set(following.columns)
             ready = [c for c in conditions if c.columns <= seen]
             conditions = [c for c in conditions if c not in ready]
             on = _and(ready)
             text += f"\n  JOIN {self.name(following)} ON {on}" if on else f"\n  CROSS JOIN {self.name(following)}"
+            grown = True
         where = _and(conditions)
-        hint = f"/*+ BROADCAST({start}) */ " if small and len(op.inputs) > 1 else ""
         return f"SELECT {hint}{_list(op.columns)} FROM {text}" + (f" WHERE {where}" if where else "")
+
+    def _ordered(self, op: Join) -> list[Operator]:
+        known = [r for r in map(self.rows, op.inputs) if r is not None]
+        if not is_change(op.inputs[0]) or len(known) < len(op.inputs):
+            return list(op.inputs)
+        return [op.inputs[i] for i in join_order(op.inputs, op.conditions, known)]
+
+    def _step(self, op: Operator, sql: str) -> str:
+        if sql not in self._known:
+            self._known[sql] = f"step_{len(self.ctes) + 1}"
+            self.ctes.append(Part(self._known[sql], sql, op, step=True))
+        return self._known[sql]
+
+    def rows(self, op: Operator) -> int | None:
+        """Of the largest table that a relation reads, if all are known."""
+        found = [self.leaves.total(t) for t in _tables(op)]
+        return None if None in found else max((r for r in found if r is not None), default=1)
+
+    def is_large(self, op: Operator) -> bool:
+        rows = self.rows(op)
+        return rows is None or rows > LARGE
 
 
 def _and(conditions: Iterable[Scalar]) -> str:
     return " AND ".join(f"({c.sql()})" for c in conditions)
+
+
+def _tables(op: Operator) -> set[TableName]:
+    leaves = [o for o in op.walk() if isinstance(o, Scan | AsOf | Changes)]
+    return {leaf.input if isinstance(leaf, Scan) else leaf.scan.input for leaf in leaves}
 
 
 def _connected(seen: set[str], candidate: Operator, conditions: list) -> bool:  # type: ignore[type-arg]

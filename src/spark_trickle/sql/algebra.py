@@ -605,6 +605,11 @@ def open_levels(tree: Operator) -> bool:
     return any(isinstance(o, Level) and o.level not in own for o in below)
 
 
+def is_change(tree: Operator) -> bool:
+    """Whether it is made of changes of tables or of their keys, not of states alone."""
+    return any(isinstance(op, Changes | Named) for op in tree.walk())
+
+
 def correlated(tree: Operator) -> frozenset[str]:
     """The columns of the query around that a subquery uses."""
     return frozenset().union(*(s.outer for op in tree.walk() for s in scalars(op)))

@@ -133,6 +133,14 @@ def multiply(left: Scalar, right: Scalar) -> Scalar:
     return Scalar(exp.Mul(this=operand(left.tree), expression=operand(right.tree)))
 
 
+def subtract(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.Sub(this=operand(left.tree), expression=operand(right.tree)))
+
+
+def divide(left: Scalar, right: Scalar) -> Scalar:
+    return Scalar(exp.Div(this=operand(left.tree), expression=operand(right.tree)))
+
+
 def add(left: Scalar, right: Scalar) -> Scalar:
     return Scalar(exp.Add(this=operand(left.tree), expression=operand(right.tree)))
 
@@ -156,6 +164,12 @@ def case_when(condition: Scalar, then: Scalar, otherwise: Scalar | None = None) 
             default=otherwise.tree.copy() if otherwise else None,
         )
     )
+
+
+def sides(condition: Scalar) -> tuple[Scalar, Scalar] | None:
+    """Both sides of an equality, null-safe or not."""
+    tree = condition.tree.unnest()
+    return (Scalar(tree.this), Scalar(tree.expression)) if isinstance(tree, exp.EQ | exp.NullSafeEQ) else None
 
 
 def conjunction(conditions: Iterable[Scalar]) -> Scalar | None:
