@@ -143,7 +143,18 @@ def _aggregates() -> list[str]:
     from spark_trickle.sql.functions import FLOATING, UNDETERMINED
     from spark_trickle.sql.scalar import call, column
 
-    types = ["int", "bigint", "decimal(27,2)", "decimal(38,2)", "double", "string", "date", "timestamp", "boolean"]
+    types = [
+        "int",
+        "bigint",
+        "decimal(15,2)",
+        "decimal(38,6)",
+        "decimal(38,9)",
+        "double",
+        "string",
+        "date",
+        "timestamp",
+        "boolean",
+    ]
     names = ["count", "count_if", "sum", "min", "max", "bool_and", "bool_or", "avg"]
     lines = [
         "Bit-equal to Spark's own result by adding the change to stored states, else the affected groups are computed",

@@ -30,8 +30,13 @@ def types(result: str, argument: str | None = None) -> dict[str, str]:
         ("any", "boolean", "boolean", ["bigint", "bigint"]),
         ("sum", "tinyint", "bigint", ["bigint", "bigint"]),
         ("sum", "bigint", "bigint", ["bigint", "bigint"]),
-        ("sum", "decimal(12,2)", "decimal(22,2)", ["bigint", "decimal(37,2)"]),
-        ("sum", "decimal(27,4)", "decimal(37,4)", ["bigint", "decimal(37,4)"]),
+        ("sum", "decimal(12,2)", "decimal(22,2)", ["bigint", "decimal(38,2)"]),
+        ("sum", "decimal(38,6)", "decimal(38,6)", ["bigint", "decimal(38,6)"]),
+        ("sum", "decimal(27,9)", "decimal(37,9)", ["bigint", "decimal(37,9)"]),
+        ("avg", "int", "double", ["bigint", "bigint"]),
+        ("avg", "bigint", "double", ["bigint", "decimal(38,0)"]),  # an average does not overflow
+        ("mean", "decimal(15,2)", "decimal(19,6)", ["bigint", "decimal(38,2)"]),
+        ("avg", "decimal(18,6)", "decimal(22,10)", ["bigint", "decimal(38,6)"]),
         ("min", "string", "string", ["string"]),
         ("max", "date", "date", ["date"]),
         ("max", "decimal(38,10)", "decimal(38,10)", ["decimal(38,10)"]),
@@ -51,9 +56,12 @@ def test_with_a_state(function: str, argument: str, result: str, states: list[st
     [
         ("sum", "double", "double"),  # additions of doubles do not commute to the last bit
         ("sum", "float", "double"),
-        ("sum", "decimal(28,2)", "decimal(38,2)"),  # times a weight it may overflow
+        ("sum", "decimal(28,7)", "decimal(38,7)"),  # times a weight it would lose digits
         ("sum", "interval day", "interval day"),
-        ("avg", "bigint", "double"),
+        ("avg", "double", "double"),
+        ("avg", "decimal(23,2)", "decimal(27,6)"),  # its sum could not be divided exactly
+        ("avg", "decimal(12,7)", "decimal(16,11)"),
+        ("try_avg", "int", "double"),
         ("min", "double", "double"),  # 0.0 or -0.0, whichever came first
         ("max", "float", "float"),
         ("min", "array<int>", "array<int>"),

@@ -38,8 +38,12 @@ def fuzz(
     minimize_seconds: float = 60,
     threads: int = THREADS,
     say: Say = print,
+    keep: Callable[[Tally], None] = lambda _: None,
 ) -> Tally:
-    """Run rounds. `minimize_seconds` is spent on each of the first failures, besides `seconds`."""
+    """Run rounds. `minimize_seconds` is spent on each of the first failures, besides `seconds`.
+
+    `keep` is called after every round: a run of hours may be interrupted.
+    """
     tally = Tally()
     started = time.monotonic()
     spent_on_failures = 0.0
@@ -59,6 +63,7 @@ def fuzz(
                 outcomes = play(lake, round_, out_of_time=lambda: elapsed() > seconds, threads=threads)
                 shutil.rmtree(lake, ignore_errors=True)
                 tally.add(outcomes)
+                keep(tally)
                 say(_progress(round_, outcomes, tally, time.monotonic() - before, elapsed()))
                 failed = [o for o in outcomes if o.failure]
                 at = time.monotonic()
@@ -119,6 +124,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, default=None, help="write the figures here")
     a = parser.parse_args(arguments)
     started = time.monotonic()
+
+    def keep(tally: Tally) -> None:
+        if a.json is not None:
+            figures = tally.figures(a.seed, time.monotonic() - started)
+            a.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
     tally = fuzz(
         a.seed,
         a.seconds,
@@ -130,10 +141,8 @@ def main(arguments: list[str] | None = None) -> int:
         minimize_seconds=a.minimize,
         threads=a.threads,
         say=lambda text: print(text, flush=True),
+        keep=keep,
     )
-    if a.json is not None:
-        figures = tally.figures(a.seed, time.monotonic() - started)
-        a.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
     if tally.failures:
         print(f"scripts of the failures are in {a.out}", flush=True)
     return 1 if tally.failures else 0

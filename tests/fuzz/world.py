@@ -22,6 +22,7 @@ from spark_trickle.delta.root import Comparison
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Column, Verification
 from spark_trickle.refresh.equality import Difference, compare
+from spark_trickle.spark import compile as compile_
 from tests.fuzz.plan import Case, Round
 from tests.fuzz.schema import NAMESPACE
 
@@ -36,6 +37,7 @@ LAKE: dict[str, Any] = {
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",  # planning makes much short-lived garbage
     },
 }
+LARGE = compile_.LARGE
 THREADS = 3  # most of a small query is planning, which uses one core
 X = TypeVar("X")
 
@@ -246,6 +248,8 @@ def play(
     threads: int = THREADS,
 ) -> list[Outcome]:
     """A whole round in a new lake. Stops between steps when time is out."""
+    # The tables are tiny: in every second round they pass for large, so that joins are made in steps.
+    compile_.LARGE = LARGE if round_.number % 2 else 5
     with connect(folder, **LAKE) as tr:
         world = World(tr, round_, threads=threads)
         world.fill()
