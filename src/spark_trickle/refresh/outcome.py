@@ -105,17 +105,10 @@ class Differential:
 
     def _partitions(self, plan: Partitioned) -> Counts:
         """The affected partitions as they are now, minus as they are stored."""
+        names = tuple(f"{k.name}__key" for k in plan.keys)
         with self.stage("delta"):
-            if plan.order and self._below_the_top(plan):
-                return Counts()
-            sql = self._sql(plan.affected())
-            if sql is None:
-                return Counts()
-            names = tuple(f"{k.name}__key" for k in plan.keys)
-            if not names:
-                sql = f"SELECT 1 AS `_` FROM ({sql}) LIMIT 1"
-            affected, keys = self._cache(sql, "affected")
-            if not keys:
+            affected = self._affected(plan, names)
+            if affected is None:
                 return Counts()
         columns = (*self.columns, *plan.hidden_keys)
         listed = ", ".join(quote(c.name) for c in columns)
@@ -130,6 +123,17 @@ class Differential:
         else:
             stored += f" FROM {self.staging.target} __s"
         return self._change_rows(f"{fresh} UNION ALL {stored}", columns)
+
+    def _affected(self, plan: Partitioned, names: tuple[str, ...]) -> str | None:
+        """A view of the keys of the affected partitions; None when there are none."""
+        if plan.order:
+            # Only top rows have an order, and all of them are one partition.
+            return None if self._below_the_top(plan) else ""
+        sql = self._sql(plan.affected())
+        if sql is None:
+            return None
+        affected, keys = self._cache(sql if names else f"SELECT 1 AS `_` FROM ({sql}) LIMIT 1", "affected")
+        return affected if keys else None
 
     def _below_the_top(self, plan: Partitioned) -> bool:
         """Whether every changed row stands after the last of the stored top rows: then the top stays."""
