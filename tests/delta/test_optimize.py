@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_trickle.delta import differentiate
+from spark_trickle.delta.facts import Facts
 from spark_trickle.delta.optimize import PASSES, drop_unchanged, optimize, unify_states
 from spark_trickle.model import TableName
 from spark_trickle.sql.algebra import (
@@ -56,13 +57,13 @@ def states(tree: Operator) -> set[tuple[TableName, State]]:
 def test_a_join_keeps_the_terms_of_changed_inputs() -> None:
     delta = differentiate(joined(A, B, C))
     assert changes(delta) == [A, B, C]
-    assert changes(drop_unchanged(delta, {B})) == [B]
-    assert changes(drop_unchanged(delta, {A, C})) == [A, C]
-    assert drop_unchanged(delta, {A, B, C}) == delta
+    assert changes(drop_unchanged(delta, Facts({B}))) == [B]
+    assert changes(drop_unchanged(delta, Facts({A, C}))) == [A, C]
+    assert drop_unchanged(delta, Facts({A, B, C})) == delta
 
 
 def test_a_lone_term_needs_no_union() -> None:
-    alone = drop_unchanged(differentiate(joined(A, B)), {A})
+    alone = drop_unchanged(differentiate(joined(A, B)), Facts({A}))
     assert isinstance(alone, Project)
     assert not any(isinstance(op, UnionAll) for op in alone.walk())
 
@@ -80,43 +81,43 @@ def test_nothing_changed_leaves_nothing() -> None:
             names=("u",),
         ),
     ):
-        found = optimize(differentiate(tree), ())
+        found = optimize(differentiate(tree), Facts(()))
         assert isinstance(found, Empty), found.tree()
         assert found.columns == (*tree.columns, WEIGHT)
 
 
 def test_an_aggregate_without_keys_has_a_row_over_nothing() -> None:
     nothing = Empty(names=("a_id",))
-    kept = drop_unchanged(counted(nothing), ())
+    kept = drop_unchanged(counted(nothing), Facts(()))
     assert isinstance(kept, Aggregate)
-    assert isinstance(drop_unchanged(counted(nothing, "a_id"), ()), Empty)
+    assert isinstance(drop_unchanged(counted(nothing, "a_id"), Facts(())), Empty)
 
 
 def test_emptiness_spreads_through_weights_and_projections() -> None:
     tree = Project(child=Weigh(child=Empty(names=("x",)), weight=-1), items=keep("x", WEIGHT))
-    assert drop_unchanged(tree, ()) == Empty(names=("x", WEIGHT))
+    assert drop_unchanged(tree, Facts(())) == Empty(names=("x", WEIGHT))
 
 
 def test_states_of_unchanged_inputs_are_one() -> None:
     delta = differentiate(joined(A, B, C))
     assert states(delta) == {(A, State.OLD), (B, State.OLD), (B, State.NEW), (C, State.NEW)}
-    assert states(unify_states(delta, {A})) == {(A, State.OLD), (B, State.NEW), (C, State.NEW)}
-    assert unify_states(delta, {A, B, C}) == delta
+    assert states(unify_states(delta, Facts({A}))) == {(A, State.OLD), (B, State.NEW), (C, State.NEW)}
+    assert unify_states(delta, Facts({A, B, C})) == delta
 
 
 def test_a_self_join_keeps_both_terms() -> None:
     left = Scan(input=A, fields=(ScanColumn("id", "l_id"),))
     right = Scan(input=A, fields=(ScanColumn("id", "r_id"),))
     delta = differentiate(Join(inputs=(left, right), conditions=()))
-    found = optimize(delta, {A})
+    found = optimize(delta, Facts({A}))
     assert changes(found) == [A, A]
     assert states(found) == {(A, State.NEW), (A, State.OLD)}
 
 
 def test_passes_keep_columns_and_can_be_switched_off() -> None:
     delta = differentiate(counted(joined(A, B), "a_id"))
-    assert optimize(delta, {A}, ()) == delta
+    assert optimize(delta, Facts({A}), ()) == delta
     for apply in PASSES:
-        assert apply(delta, {A}).columns == delta.columns
-    done = optimize(delta, {A})
-    assert optimize(done, {A}) == done
+        assert apply(delta, Facts({A})).columns == delta.columns
+    done = optimize(delta, Facts({A}))
+    assert optimize(done, Facts({A})) == done

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from spark_trickle import Action, Trickle
-from spark_trickle.spark import compile as compile_
+from spark_trickle.spark import order
 
 WIDE = "40000000000000000000000000000000.000001"
 DEFINITION = """SELECT g, count(*) AS n, avg(i) AS ai, mean(b) AS ab, avg(d) AS ad, avg(f) AS af, sum(b) AS sb,
@@ -79,7 +79,7 @@ def test_a_join_in_steps_gives_the_same(tr: Trickle, monkeypatch: pytest.MonkeyP
         WHERE EXISTS (SELECT 1 FROM s.c d JOIN s.b e ON d.id = e.id WHERE d.k = a.k AND e.v > 0)"""
     tr.create_stream_table("s.steps", query, mode="DIFFERENTIAL")
     for large in (0, 10**9):
-        monkeypatch.setattr(compile_, "LARGE", large)
+        monkeypatch.setattr(order, "LARGE", large)
         tr.sql(f"DELETE FROM s.a WHERE id % 11 = {min(large, 1)}")
         tr.sql("UPDATE s.b SET k = k + 1 WHERE id % 5 = 2")
         tr.sql("INSERT INTO s.c VALUES (3, 3, NULL), (4, NULL, 9), (NULL, 1, 1)")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_trickle.delta import differentiate
+from spark_trickle.delta.facts import Facts
 from spark_trickle.delta.optimize import PASSES, optimize
 from spark_trickle.delta.root import plan_root
 from spark_trickle.delta.states import must_store
@@ -154,7 +155,7 @@ def problem(
         found = compare(session, f"(SELECT {shown} FROM {new})", "definition", columns)
         if not found.equal:
             return "wrong form", "; ".join(found.examples)
-        parts = compile_parts(optimize(delta, changed, passes), Views())
+        parts = compile_parts(optimize(delta, Facts(changed), passes), Views())
         numbers = itertools.count()
 
         def materialize(sql: str) -> str:

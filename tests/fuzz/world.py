@@ -22,7 +22,7 @@ from spark_trickle.delta.root import Comparison
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Column, Verification
 from spark_trickle.refresh.equality import Difference, compare
-from spark_trickle.spark import compile as compile_
+from spark_trickle.spark import order
 from tests.fuzz.plan import Case, Round
 from tests.fuzz.schema import NAMESPACE
 
@@ -37,7 +37,7 @@ LAKE: dict[str, Any] = {
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",  # planning makes much short-lived garbage
     },
 }
-LARGE = compile_.LARGE
+LARGE = order.LARGE
 THREADS = 3  # most of a small query is planning, which uses one core
 X = TypeVar("X")
 
@@ -249,7 +249,7 @@ def play(
 ) -> list[Outcome]:
     """A whole round in a new lake. Stops between steps when time is out."""
     # The tables are tiny: in every second round they pass for large, so that joins are made in steps.
-    compile_.LARGE = LARGE if round_.number % 2 else 5
+    order.LARGE = LARGE if round_.number % 2 else 5
     with connect(folder, **LAKE) as tr:
         world = World(tr, round_, threads=threads)
         world.fill()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 
+from spark_trickle.delta.facts import Facts
 from spark_trickle.delta.restrict import push_restrictions, restrict_partners
-from spark_trickle.model import TableName
 from spark_trickle.sql.algebra import (
     Aggregate,
     AsOf,
@@ -17,14 +17,14 @@ from spark_trickle.sql.algebra import (
     UnionAll,
 )
 
-Pass = Callable[[Operator, Collection[TableName]], Operator]
+Pass = Callable[[Operator, Facts], Operator]
 
 
-def drop_unchanged(tree: Operator, changed: Collection[TableName]) -> Operator:
+def drop_unchanged(tree: Operator, facts: Facts) -> Operator:
     """Terms whose input did not change are empty, and emptiness spreads upwards."""
 
     def rule(op: Operator) -> Operator:
-        if isinstance(op, Changes) and op.scan.input not in changed:
+        if isinstance(op, Changes) and op.scan.input not in facts.changed:
             return Empty(names=op.columns)
         if isinstance(op, UnionAll):
             live = tuple(i for i in op.inputs if not isinstance(i, Empty))
@@ -40,11 +40,11 @@ def drop_unchanged(tree: Operator, changed: Collection[TableName]) -> Operator:
     return tree.transform(rule)
 
 
-def unify_states(tree: Operator, changed: Collection[TableName]) -> Operator:
+def unify_states(tree: Operator, facts: Facts) -> Operator:
     """An input that did not change has one state: read it as the new one, so that equal subtrees are shared."""
 
     def rule(op: Operator) -> Operator:
-        if isinstance(op, AsOf) and op.state is State.OLD and op.scan.input not in changed:
+        if isinstance(op, AsOf) and op.state is State.OLD and op.scan.input not in facts.changed:
             return replace(op, state=State.NEW)
         return op
 
@@ -54,7 +54,7 @@ def unify_states(tree: Operator, changed: Collection[TableName]) -> Operator:
 PASSES: tuple[Pass, ...] = (drop_unchanged, unify_states, restrict_partners, push_restrictions)
 
 
-def optimize(tree: Operator, changed: Collection[TableName], passes: tuple[Pass, ...] = PASSES) -> Operator:
+def optimize(tree: Operator, facts: Facts, passes: tuple[Pass, ...] = PASSES) -> Operator:
     for apply in passes:
-        tree = apply(tree, changed)
+        tree = apply(tree, facts)
     return tree

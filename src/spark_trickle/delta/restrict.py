@@ -7,13 +7,11 @@ projections, filters, groups and joins: a join restricted to some keys starts fr
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
-from spark_trickle.model import TableName
+from spark_trickle.delta.facts import Facts
 from spark_trickle.sql.algebra import (
     Aggregate,
-    AsOf,
     Distinct,
     Filter,
     Item,
@@ -24,37 +22,37 @@ from spark_trickle.sql.algebra import (
     OuterJoin,
     Project,
     Restrict,
-    Scan,
     Side,
     UnionAll,
     is_change,
     keep,
+    tables,
 )
 from spark_trickle.sql.scalar import Scalar, sides
 
 
-def restrict_partners(tree: Operator, changed: Collection[TableName]) -> Operator:  # noqa: ARG001
+def restrict_partners(tree: Operator, facts: Facts) -> Operator:
     """Where one side of a match is a change, only the rows of the other side with its keys can matter.
 
     Spark can broadcast the side that partners are looked for *in*, not the side they are looked for *for*: where the
     change is on the latter, it would sort the whole state.
     """
 
+    def comes_and_stays(change: Operator, state: Operator) -> bool:
+        """Whether one side is made of a change and the other of states alone, which are worth restricting."""
+        much = any(t not in facts.little for t in tables(state))
+        return much and is_change(change) and not is_change(state)
+
     def rule(op: Operator) -> Operator:
-        if isinstance(op, Matched) and _comes_and_stays(op.child, op.by):
+        if isinstance(op, Matched) and comes_and_stays(op.child, op.by):
             return replace(op, by=_restricted(op.by, op.child, op.conditions))
-        if isinstance(op, Matched) and op.kind is Match.SEMI and _comes_and_stays(op.by, op.child):
+        if isinstance(op, Matched) and op.kind is Match.SEMI and comes_and_stays(op.by, op.child):
             return replace(op, child=_restricted(op.child, op.by, op.conditions))
-        if isinstance(op, OuterJoin) and op.side is Side.LEFT and _comes_and_stays(op.left, op.right):
+        if isinstance(op, OuterJoin) and op.side is Side.LEFT and comes_and_stays(op.left, op.right):
             return replace(op, right=_restricted(op.right, op.left, op.conditions))
         return op
 
     return tree.transform(rule)
-
-
-def _comes_and_stays(change: Operator, state: Operator) -> bool:
-    """Whether one side is made of a change and the other of states alone."""
-    return is_change(change) and not is_change(state) and any(isinstance(o, AsOf | Scan) for o in state.walk())
 
 
 def _restricted(state: Operator, change: Operator, conditions: tuple[Scalar, ...]) -> Operator:
@@ -78,18 +76,20 @@ def _both_ways(found: tuple[Scalar, Scalar] | None) -> tuple[tuple[Scalar, Scala
     return () if found is None else (found, (found[1], found[0]))
 
 
-def push_restrictions(tree: Operator, changed: Collection[TableName]) -> Operator:  # noqa: ARG001
+def push_restrictions(tree: Operator, facts: Facts) -> Operator:  # noqa: ARG001
     """Restrictions as far down as they go."""
     return tree.transform(lambda op: _push(op) if isinstance(op, Restrict) and op.keys else op)
 
 
 def _push(op: Restrict) -> Operator:
     child = op.child
-    used = frozenset().union(*(k.scalar.columns for k in op.keys))
     if isinstance(child, Project):
         by = {i.name: i.scalar for i in child.items}
         keys = tuple(Item(k.name, k.scalar.substitute(by)) for k in op.keys)
         return replace(child, child=_push(replace(op, child=child.child, keys=keys)))
+    if any(k.scalar.bare is None for k in op.keys):
+        return op  # an expression may fail on rows that are not there any more further up
+    used = {k.scalar.bare for k in op.keys}
     if isinstance(child, Filter | Distinct):
         return replace(child, child=_push(replace(op, child=child.child)))
     if isinstance(child, UnionAll):

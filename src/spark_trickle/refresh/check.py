@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from spark_trickle.delta.differentiate import differentiate
+from spark_trickle.delta.facts import Facts
 from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.maintained import maintained
 from spark_trickle.delta.optimize import optimize
@@ -223,9 +224,10 @@ def _delta_trees(compiled: Compiled, changed: set[TableName]) -> Iterator[Operat
     else:
         first = plan.affected()
         recomputed = plan.recomputed(Named(view="affected keys", names=tuple(f"{k.name}__key" for k in plan.keys)))
-    first = optimize(first, changed)
+    facts = Facts(changed)
+    first = optimize(first, facts)
     if isinstance(first, Empty) or changed.isdisjoint(compiled.inputs):
         return
     yield first
     if recomputed is not None:
-        yield optimize(recomputed, changed)
+        yield optimize(recomputed, facts)

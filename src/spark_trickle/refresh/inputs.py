@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_trickle.catalog.rows import LogEntry
+from spark_trickle.delta.facts import Facts
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import changelog
 from spark_trickle.lake.attempt import Attempt
@@ -19,6 +20,7 @@ from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Dependency, InputKind, Pointer, TableName, UsedColumn
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.compile import quote
+from spark_trickle.spark.order import is_large
 from spark_trickle.sql.algebra import WEIGHT, State
 
 if TYPE_CHECKING:
@@ -263,6 +265,11 @@ class Feeds:
 
     def total(self, table: TableName) -> int | None:
         return self.inputs[table].facts.total_records if table in self.inputs else None
+
+    @property
+    def facts(self) -> Facts:
+        """What passes over a delta tree know of this refresh."""
+        return Facts(self.changed, frozenset(t for t in self.inputs if not is_large(self.total(t))))
 
     def lend(self, views: Iterable[str]) -> None:
         """These views live as long as the attempt, not only as long as the feeds."""

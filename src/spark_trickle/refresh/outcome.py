@@ -7,7 +7,7 @@ to append. So apply needs no MERGE, no key in storage and no second look at the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_trickle.delta.aggregates import Merge
@@ -60,7 +60,7 @@ class Differential:
 
     def _sql(self, tree: Operator) -> str | None:
         """The SQL of a delta tree; None when nothing can have changed."""
-        slim = optimize(tree, self.feeds.changed, self.passes)
+        slim = optimize(tree, self.feeds.facts, self.passes)
         if isinstance(slim, Empty):
             return None
         return self._staged(slim)
@@ -112,7 +112,7 @@ class Differential:
                 return Counts()
         columns = (*self.columns, *plan.hidden_keys)
         listed = ", ".join(quote(c.name) for c in columns)
-        tree = optimize(plan.recomputed(Named(view=affected, names=names)), self.feeds.changed, self.passes)
+        tree = optimize(plan.recomputed(Named(view=affected, names=names)), self.feeds.facts, self.passes)
         fresh = f"SELECT {listed}, 1L AS {WEIGHT} FROM ({self._staged(tree)})"
         stored = f"SELECT {', '.join(f'__s.{quote(c.name)}' for c in columns)}, -1L AS {WEIGHT}"
         if names:
@@ -188,8 +188,8 @@ class Differential:
         listed = ", ".join(f"{quote(names[c.name])} AS {quote(c.name)}" for c in columns)
         stored = f"(SELECT {listed} FROM {self.staging.target} WHERE {quote(LEVEL)} = {level - 1})"
         leaves = LevelLeaves(self.feeds, stored, quote(previous) if previous else "")
-        changed = {*self.feeds.changed, *([PREVIOUS] if previous else [])}
-        tree = optimize(plan.step if level else plan.base, changed, self.passes)
+        facts = replace(self.feeds.facts, changed={*self.feeds.changed, *([PREVIOUS] if previous else [])})
+        tree = optimize(plan.step if level else plan.base, facts, self.passes)
         if isinstance(tree, Empty):
             return None
         view, rows = self._cache(self._consolidated(compile_sql(tree, leaves), columns), "level")
@@ -421,7 +421,7 @@ class Differential:
 
     def _fresh(self, plan: Keyed, affected: str, names: tuple[str, ...]) -> str:
         """Per affected key: its recomputed row, if it still has one, and its stored row, if it had one."""
-        tree = optimize(plan.recomputed(Named(view=affected, names=names)), self.feeds.changed, self.passes)
+        tree = optimize(plan.recomputed(Named(view=affected, names=names)), self.feeds.facts, self.passes)
         columns = self._storage_columns(plan)
         new = ", ".join(f"{quote(c.name)} AS {quote('n__' + c.name)}" for c in columns)
         fresh = f"SELECT {new}, true AS __new FROM ({self._staged(tree)})"

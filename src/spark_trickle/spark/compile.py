@@ -15,7 +15,7 @@ from typing import Protocol
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import TableName
-from spark_trickle.spark.order import join_order
+from spark_trickle.spark.order import is_large, join_order
 from spark_trickle.sql.algebra import (
     WEIGHT,
     Aggregate,
@@ -46,6 +46,7 @@ from spark_trickle.sql.algebra import (
     Window,
     is_change,
     open_levels,
+    tables,
 )
 from spark_trickle.sql.scalar import Scalar
 
@@ -169,10 +170,6 @@ def _with(ctes: Mapping[str, str], body: str) -> str:
 
 def _is_derived_change(op: Operator) -> bool:
     return is_change(op) and any(o.stateful or isinstance(o, Restrict) for o in op.walk())
-
-
-# An input of more rows is worth knowing its partners first.
-LARGE = 50_000
 
 
 def compile_parts(tree: Operator, leaves: Leaves) -> Parts:
@@ -375,7 +372,7 @@ class _Compiler:
         current, *waiting = self._ordered(op)
         conditions = list(op.conditions)
         hint = f"/*+ BROADCAST({self.name(current)}) */ " if self.is_small(current) and waiting else ""
-        stepwise = self.steps and is_change(current)
+        stepwise = self.steps and is_change(current) and not open_levels(op)
         seen, text, grown = set(current.columns), self.name(current), not self.is_small(current)
         while waiting:
             index = next((i for i, w in enumerate(waiting) if _connected(seen, w, conditions)), 0)
@@ -408,21 +405,15 @@ class _Compiler:
 
     def rows(self, op: Operator) -> int | None:
         """Of the largest table that a relation reads, if all are known."""
-        found = [self.leaves.total(t) for t in _tables(op)]
+        found = [self.leaves.total(t) for t in tables(op)]
         return None if None in found else max((r for r in found if r is not None), default=1)
 
     def is_large(self, op: Operator) -> bool:
-        rows = self.rows(op)
-        return rows is None or rows > LARGE
+        return is_large(self.rows(op))
 
 
 def _and(conditions: Iterable[Scalar]) -> str:
     return " AND ".join(f"({c.sql()})" for c in conditions)
-
-
-def _tables(op: Operator) -> set[TableName]:
-    leaves = [o for o in op.walk() if isinstance(o, Scan | AsOf | Changes)]
-    return {leaf.input if isinstance(leaf, Scan) else leaf.scan.input for leaf in leaves}
 
 
 def _connected(seen: set[str], candidate: Operator, conditions: list) -> bool:  # type: ignore[type-arg]

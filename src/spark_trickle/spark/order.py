@@ -13,9 +13,15 @@ from dataclasses import dataclass
 from spark_trickle.sql.algebra import Filter, Operator
 from spark_trickle.sql.scalar import Scalar, sides
 
+# Of an input with more rows it is worth knowing first which are needed.
+LARGE = 50_000
 _FILTERED = 0.5  # a guess: what a condition on one input leaves of it
 
 Key = frozenset[tuple[int, str]]  # (input, what it compares): all said to be equal
+
+
+def is_large(rows: int | None) -> bool:
+    return rows is None or rows > LARGE
 
 
 def join_order(inputs: Sequence[Operator], conditions: Sequence[Scalar], rows: Sequence[int]) -> tuple[int, ...]:

@@ -605,6 +605,12 @@ def open_levels(tree: Operator) -> bool:
     return any(isinstance(o, Level) and o.level not in own for o in below)
 
 
+def tables(tree: Operator) -> frozenset[TableName]:
+    """What it reads of the lake, as states or as changes."""
+    leaves = [op for op in tree.walk() if isinstance(op, Scan | AsOf | Changes)]
+    return frozenset(leaf.input if isinstance(leaf, Scan) else leaf.scan.input for leaf in leaves)
+
+
 def is_change(tree: Operator) -> bool:
     """Whether it is made of changes of tables or of their keys, not of states alone."""
     return any(isinstance(op, Changes | Named) for op in tree.walk())
