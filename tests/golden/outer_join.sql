@@ -52,30 +52,30 @@ weigh_15 AS (
 project_16 AS (
   SELECT `a_id`, `a_k`, `a_v`, NULL AS `b_k`, NULL AS `b_w`, `__w` FROM weigh_15
 ),
-asof_17 AS (
-  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a`
-),
-matched_18 AS (
-  SELECT `b_k`, `b_w`, `__w` FROM changes_5 LEFT ANTI JOIN asof_17 ON (`a_k` = `b_k`) AND (`a_v` < `b_w`)
-),
-matched_19 AS (
+matched_17 AS (
   SELECT `b_k`, `b_w` FROM asof_13 LEFT SEMI JOIN changes_1 ON (`a_k` = `b_k`) AND (`a_v` < `b_w`)
 ),
-matched_20 AS (
-  SELECT `b_k`, `b_w` FROM matched_19 LEFT ANTI JOIN asof_17 ON (`a_k` = `b_k`) AND (`a_v` < `b_w`)
+weigh_18 AS (
+  SELECT `b_k`, `b_w`, 1L AS `__w` FROM matched_17
 ),
-weigh_21 AS (
-  SELECT `b_k`, `b_w`, 1L AS `__w` FROM matched_20
+unionall_19 AS (
+  SELECT `b_k`, `b_w`, `__w` FROM changes_5
+  UNION ALL SELECT `b_k`, `b_w`, `__w` FROM weigh_18
+),
+asof_20 AS (
+  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a`
+),
+matched_21 AS (
+  SELECT `b_k`, `b_w`, `__w` FROM unionall_19 LEFT ANTI JOIN asof_20 ON (`a_k` = `b_k`) AND (`a_v` < `b_w`)
 ),
 matched_22 AS (
-  SELECT `b_k`, `b_w` FROM matched_19 LEFT ANTI JOIN asof_6 ON (`a_k` = `b_k`) AND (`a_v` < `b_w`)
+  SELECT `b_k`, `b_w` FROM matched_17 LEFT ANTI JOIN asof_6 ON (`a_k` = `b_k`) AND (`a_v` < `b_w`)
 ),
 weigh_23 AS (
   SELECT `b_k`, `b_w`, -1L AS `__w` FROM matched_22
 ),
 unionall_24 AS (
-  SELECT `b_k`, `b_w`, `__w` FROM matched_18
-  UNION ALL SELECT `b_k`, `b_w`, `__w` FROM weigh_21
+  SELECT `b_k`, `b_w`, `__w` FROM matched_21
   UNION ALL SELECT `b_k`, `b_w`, `__w` FROM weigh_23
 ),
 project_25 AS (

@@ -51,7 +51,9 @@ def unify_states(tree: Operator, facts: Facts) -> Operator:
     return tree.transform(rule)
 
 
-PASSES: tuple[Pass, ...] = (drop_unchanged, unify_states, restrict_partners, push_restrictions)
+# What a restriction reaches may itself be partners of another state: hence twice.
+_FOLLOW: tuple[Pass, ...] = (restrict_partners, push_restrictions)
+PASSES: tuple[Pass, ...] = (drop_unchanged, unify_states, *_FOLLOW, *_FOLLOW)
 
 
 def optimize(tree: Operator, facts: Facts, passes: tuple[Pass, ...] = PASSES) -> Operator:

@@ -399,7 +399,7 @@ class _Compiler:
 
     def _step(self, op: Operator, sql: str) -> str:
         if sql not in self._known:
-            self._known[sql] = f"step_{len(self.ctes) + 1}"
+            self._known[sql] = f"joined_{len(self.ctes) + 1}"
             self.ctes.append(Part(self._known[sql], sql, op, step=True))
         return self._known[sql]
 

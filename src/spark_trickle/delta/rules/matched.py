@@ -1,6 +1,6 @@
 """Semi, anti and existence joins (EXISTS, IN, NOT IN, under any expression):
 
-    d(L ? R) = dL ? R.new  +  (A ? R.new) - (A ? R.old),   A = L.old ⋉ dR
+    d(L ? R) = (dL + A) ? R.new  -  A ? R.old,   A = L.old ⋉ dR
 
 A are the rows of L for which some changed row of R meets the conditions: only for them the answer can change. NOT IN
 carries `a = b OR a = b IS NULL` as its condition, so that a NULL that comes or goes in R affects every row, and a row
@@ -26,9 +26,6 @@ def delta_of_match(op: Matched) -> Operator:
     affected = Matched(
         child=at(op.child, State.OLD), by=differentiate(op.by), conditions=op.conditions, kind=Match.SEMI
     )
-    terms = (
-        replace(op, child=differentiate(op.child), by=new),
-        Weigh(child=replace(op, child=affected, by=new), weight=1),
-        Weigh(child=replace(op, child=affected, by=old), weight=-1),
-    )
-    return UnionAll(inputs=terms, names=(*op.columns, WEIGHT))
+    now = UnionAll(inputs=(differentiate(op.child), Weigh(child=affected, weight=1)), names=(*op.child.columns, WEIGHT))
+    before = Weigh(child=replace(op, child=affected, by=old), weight=-1)
+    return UnionAll(inputs=(replace(op, child=now, by=new), before), names=(*op.columns, WEIGHT))
