@@ -5,7 +5,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint docs bench bench-feed tpch fuzz events clean
+.PHONY: help setup java demo test lint docs bench bench-feed tpch fuzz fuzz-rules events clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ tpch: setup ## Keep the 22 queries of TPC-H through rounds of changes, against F
 fuzz: setup ## Try to break it with random queries and changes: SECONDS=600 SEED=1, or QUERIES=500
 	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) \
 	  $(if $(QUERIES),--queries $(QUERIES)) $(ARGS)
+
+fuzz-rules: setup ## The same queries, the delta rules alone and without a lake, many more in the time: SECONDS=600 SEED=1
+	$(BIN)/python -m tests.fuzz.rules --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ARGS)
 
 events: setup ## Play every event on every kind of Iceberg table, and random sequences: SEED=1 SEQUENCES=5 (over an hour)
 	$(BIN)/python -m tests.events.run --seed $(or $(SEED),1) --sequences $(or $(SEQUENCES),5) $(ARGS)
