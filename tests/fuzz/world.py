@@ -249,8 +249,7 @@ def play(
 ) -> list[Outcome]:
     """A whole round in a new lake. Stops between steps when time is out."""
     # The tables are tiny: in every second round they pass for large, so that joins are made in steps.
-    order.LARGE = LARGE if round_.number % 2 else 5
-    with connect(folder, **LAKE) as tr:
+    with _large(LARGE if round_.number % 2 else 5), connect(folder, **LAKE) as tr:
         world = World(tr, round_, threads=threads)
         world.fill()
         world.create(round_.cases)
@@ -273,6 +272,15 @@ def play(
             if other is not None:
                 other.close()
         return [o for w in worlds for o in w.outcomes]
+
+
+@contextmanager
+def _large(rows: int) -> Iterator[None]:
+    order.LARGE = rows
+    try:
+        yield
+    finally:
+        order.LARGE = LARGE
 
 
 def _twins(tr: Trickle, round_: Round, cases: Sequence[Case], threads: int) -> World:

@@ -61,7 +61,8 @@ def _restricted(state: Operator, change: Operator, conditions: tuple[Scalar, ...
     keys: list[Item] = []
     wanted: list[Item] = []
     for condition in conditions:
-        for own, other in _both_ways(sides(condition)):
+        found = sides(condition)
+        for own, other in () if found is None else (found, found[::-1]):
             if own.columns and own.columns <= here and other.columns and other.columns <= there:
                 name = f"partner_{len(keys)}"
                 keys.append(Item(name, own))
@@ -70,10 +71,6 @@ def _restricted(state: Operator, change: Operator, conditions: tuple[Scalar, ...
     if not keys:
         return state
     return Restrict(child=state, keys=tuple(keys), by=Distinct(child=Project(child=change, items=tuple(wanted))))
-
-
-def _both_ways(found: tuple[Scalar, Scalar] | None) -> tuple[tuple[Scalar, Scalar], ...]:
-    return () if found is None else (found, (found[1], found[0]))
 
 
 def push_restrictions(tree: Operator, facts: Facts) -> Operator:  # noqa: ARG001

@@ -125,7 +125,7 @@ class Differential:
         return self._change_rows(f"{fresh} UNION ALL {stored}", columns)
 
     def _affected(self, plan: Partitioned, names: tuple[str, ...]) -> str | None:
-        """A view of the keys of the affected partitions; None when there are none."""
+        """A view of the keys of the affected partitions, which without keys nobody reads; None when there are none."""
         if plan.order:
             # Only top rows have an order, and all of them are one partition.
             return None if self._below_the_top(plan) else ""

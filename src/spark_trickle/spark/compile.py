@@ -174,16 +174,18 @@ def _is_derived_change(op: Operator) -> bool:
 
 def compile_parts(tree: Operator, leaves: Leaves) -> Parts:
     """One CTE per operator, to be computed in stages."""
-    compiler = _Compiler(leaves, steps=True)
-    last = compiler.name(tree)
-    return Parts(tuple(compiler.ctes), f"SELECT {_list(tree.columns)} FROM {last}")
+    return _compiled(tree, leaves, steps=True)
 
 
 def compile_sql(tree: Operator, leaves: Leaves) -> str:
     """One SELECT with a CTE per operator."""
-    compiler = _Compiler(leaves, steps=False)
+    return _compiled(tree, leaves, steps=False).sql()
+
+
+def _compiled(tree: Operator, leaves: Leaves, *, steps: bool) -> Parts:
+    compiler = _Compiler(leaves, steps=steps)
     last = compiler.name(tree)
-    return Parts(tuple(compiler.ctes), f"SELECT {_list(tree.columns)} FROM {last}").sql()
+    return Parts(tuple(compiler.ctes), f"SELECT {_list(tree.columns)} FROM {last}")
 
 
 def _list(columns: Iterable[str]) -> str:
@@ -369,17 +371,14 @@ class _Compiler:
         A join that starts from a change is made in steps: what comes out before a large input is computed, so that
         Spark knows how little it is.
         """
-        current, *waiting = self._ordered(op)
+        current, *others = self._ordered(op)
         conditions = list(op.conditions)
-        hint = f"/*+ BROADCAST({self.name(current)}) */ " if self.is_small(current) and waiting else ""
+        hint = f"/*+ BROADCAST({self.name(current)}) */ " if self.is_small(current) and others else ""
         stepwise = self.steps and is_change(current) and not open_levels(op)
         seen, text, grown = set(current.columns), self.name(current), not self.is_small(current)
-        while waiting:
-            index = next((i for i, w in enumerate(waiting) if _connected(seen, w, conditions)), 0)
-            following = waiting.pop(index)
+        for following in others:
             if stepwise and grown and self.is_large(following):
-                needed = {c for s in conditions for c in s.columns}.union(op.columns) & seen
-                seen = {c for c in seen if c in needed}
+                seen &= {c for s in conditions for c in s.columns}.union(op.columns)
                 text = self._step(op, f"SELECT {hint}{_list(sorted(seen))} FROM {text}")
                 hint, grown = "", False
             seen |= set(following.columns)
@@ -393,9 +392,8 @@ class _Compiler:
 
     def _ordered(self, op: Join) -> list[Operator]:
         known = [r for r in map(self.rows, op.inputs) if r is not None]
-        if not is_change(op.inputs[0]) or len(known) < len(op.inputs):
-            return list(op.inputs)
-        return [op.inputs[i] for i in join_order(op.inputs, op.conditions, known)]
+        by_rows = is_change(op.inputs[0]) and len(known) == len(op.inputs)
+        return [op.inputs[i] for i in join_order(op.inputs, op.conditions, known if by_rows else None)]
 
     def _step(self, op: Operator, sql: str) -> str:
         if sql not in self._known:
@@ -414,8 +412,3 @@ class _Compiler:
 
 def _and(conditions: Iterable[Scalar]) -> str:
     return " AND ".join(f"({c.sql()})" for c in conditions)
-
-
-def _connected(seen: set[str], candidate: Operator, conditions: list) -> bool:  # type: ignore[type-arg]
-    offered = set(candidate.columns)
-    return any(c.columns <= seen | offered and c.columns & seen and c.columns & offered for c in conditions)

@@ -1,4 +1,4 @@
-"""In which order the inputs of a join follow the change it starts from: those first that add the fewest rows.
+"""In which order the inputs of a join follow the first, which may be a change: those first that add the fewest rows.
 
 Only row counts are known. How many values a key has is taken from the smallest table that has it: of customers,
 suppliers and nations joined by the nation's key, a customer has one of 25. That is right where keys refer to tables,
@@ -17,56 +17,73 @@ from spark_trickle.sql.scalar import Scalar, sides
 LARGE = 50_000
 _FILTERED = 0.5  # a guess: what a condition on one input leaves of it
 
-Key = frozenset[tuple[int, str]]  # (input, what it compares): all said to be equal
+_Key = frozenset[tuple[int, str]]  # (input, what it compares): all said to be equal
 
 
 def is_large(rows: int | None) -> bool:
     return rows is None or rows > LARGE
 
 
-def join_order(inputs: Sequence[Operator], conditions: Sequence[Scalar], rows: Sequence[int]) -> tuple[int, ...]:
-    """The indexes of the inputs, starting with 0; `rows` of each."""
-    graph = _Graph(inputs, conditions, rows)
-    order, waiting = [0], list(range(1, len(inputs)))
+def join_order(
+    inputs: Sequence[Operator], conditions: Sequence[Scalar], rows: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """The indexes of the inputs, starting with 0, each connected by a condition to those before where there is one.
+
+    `rows` of each input; where they are not known, the inputs follow as they are written.
+    """
+    columns = [frozenset(op.columns) for op in inputs]
+    fan_out = None if rows is None else _FanOut.of(inputs, conditions, rows)
+    order, seen, waiting = [0], columns[0], list(range(1, len(inputs)))
+
+    def cost(i: int) -> tuple[bool, float, int]:
+        apart = not any(
+            c.columns & columns[i] and c.columns & seen and c.columns <= columns[i] | seen for c in conditions
+        )
+        return apart, fan_out(i, order) if fan_out else 0, i
+
     while waiting:
-        following = min(waiting, key=lambda i: (not graph.connected(i, order), graph.fan_out(i, order), i))
+        following = min(waiting, key=cost)
         waiting.remove(following)
         order.append(following)
+        seen |= columns[following]
     return tuple(order)
 
 
 @dataclass(frozen=True, slots=True)
-class _Graph:
-    inputs: Sequence[Operator]
-    conditions: Sequence[Scalar]
-    rows: Sequence[int]
+class _FanOut:
+    """How many rows of an input a row of those before meets, more or less."""
 
-    def connected(self, i: int, before: Collection[int]) -> bool:
-        """Whether some condition is about this input and those before."""
-        own, others = set(self.inputs[i].columns), {c for j in before for c in self.inputs[j].columns}
-        return any(c.columns & own and c.columns & others and c.columns <= own | others for c in self.conditions)
+    alone: tuple[float, ...]  # of each input: its rows, fewer if it is filtered
+    keys: tuple[tuple[frozenset[int], int], ...]  # the inputs that have a key, and how many values it has
 
-    def fan_out(self, i: int, before: Collection[int]) -> float:
-        """How many rows of an input a row of those before meets, more or less."""
-        found = float(self.rows[i])
-        for key in self.keys():
-            of = {j for j, _ in key}
+    @classmethod
+    def of(cls, inputs: Sequence[Operator], conditions: Sequence[Scalar], rows: Sequence[int]) -> _FanOut:
+        alone = []
+        for op, count in zip(inputs, rows, strict=True):
+            own = set(op.columns)
+            filtered = isinstance(op, Filter) or any(c.columns and c.columns <= own for c in conditions)
+            alone.append(count * _FILTERED if filtered else float(count))
+        having = [frozenset(i for i, _ in key) for key in _keys(inputs, conditions)]
+        return cls(tuple(alone), tuple((of, max(1, min(rows[i] for i in of))) for of in having))
+
+    def __call__(self, i: int, before: Collection[int]) -> float:
+        found = self.alone[i]
+        for of, values in self.keys:
             if i in of and of.intersection(before):
-                found /= max(1, min(self.rows[j] for j in of))
-        own = set(self.inputs[i].columns)
-        filtered = isinstance(self.inputs[i], Filter) or any(c.columns and c.columns <= own for c in self.conditions)
-        return found * _FILTERED if filtered else found
+                found /= values
+        return found
 
-    def keys(self) -> list[Key]:
-        owner = {c: i for i, op in enumerate(self.inputs) for c in op.columns}
-        keys: list[Key] = []
-        for condition in self.conditions:
-            made: set[tuple[int, str]] = set()
-            for side in sides(condition) or ():
-                owners = {owner[c] for c in side.columns if c in owner}
-                if len(owners) == 1:
-                    made.add((owners.pop(), side.sql()))
-            if len({i for i, _ in made}) == 2:
-                equal = frozenset(made).union(*(k for k in keys if k & made))
-                keys = [*(k for k in keys if not k & made), equal]
-        return keys
+
+def _keys(inputs: Sequence[Operator], conditions: Sequence[Scalar]) -> list[_Key]:
+    owner = {c: i for i, op in enumerate(inputs) for c in op.columns}
+    keys: list[_Key] = []
+    for condition in conditions:
+        made: set[tuple[int, str]] = set()
+        for side in sides(condition) or ():
+            owners = {owner[c] for c in side.columns if c in owner}
+            if len(owners) == 1:
+                made.add((owners.pop(), side.sql()))
+        if len({i for i, _ in made}) == 2:
+            equal = frozenset(made).union(*(k for k in keys if k & made))
+            keys = [*(k for k in keys if not k & made), equal]
+    return keys

@@ -51,6 +51,7 @@ from spark_trickle.sql.scalar import (
     equal,
     greater,
     number,
+    sides,
     text,
     true,
 )
@@ -246,13 +247,12 @@ def _pull_grouped(op: Aggregate, fresh: Fresh) -> Pulled | None:
 
 def _equality(condition: Scalar) -> tuple[type[exp.Expr], Scalar, Scalar] | None:
     """(kind, local side, outer side) of `local = outer`."""
-    tree = condition.tree.unnest()
-    if not isinstance(tree, exp.EQ | exp.NullSafeEQ):
+    found = sides(condition)
+    if found is None:
         return None
-    left, right = Scalar(tree.this), Scalar(tree.expression)
-    for local, outer in ((left, right), (right, left)):
+    for local, outer in (found, found[::-1]):
         if local.columns and not local.outer and outer.outer and not outer.columns:
-            return type(tree), local, outer
+            return type(condition.tree.unnest()), local, outer
     return None
 
 
