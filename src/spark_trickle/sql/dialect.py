@@ -192,6 +192,22 @@ class TrickleParser(SparkParser):
                 break
         return this
 
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        """ALL is a name like any other: a column of that name goes before GROUP BY ALL."""
+        start = self._next
+        group = super()._parse_group(skip_group_by_token)
+        if group and group.args.get("all"):
+            group.set("all", None)
+            group.set("expressions", [_all(start), *group.expressions])
+        return group
+
+    def _parse_ordered(self, parse_method: Callable[[], Any] | None = None) -> exp.Ordered | None:
+        start = self._curr
+        ordered = super()._parse_ordered(parse_method)
+        if ordered and isinstance(ordered.this, exp.Var) and ordered.this.name.upper() == "ALL":
+            ordered.set("this", _all(start))
+        return ordered
+
     def _parse_function_call(
         self,
         functions: dict[str, Callable[..., Any]] | None = None,
@@ -315,6 +331,10 @@ class TrickleParser(SparkParser):
         self._advance()
         node = exp.Cast(this=self._string(self._prev), to=to, action=exp.Var(this="LITERAL"))
         return self._parse_column_ops(self.expression(node, keyword))
+
+
+def _all(token: Token) -> exp.Column:
+    return exp.Column(this=exp.Identifier(this=token.text, quoted=False).update_positions(token))
 
 
 def _infix(operator: str) -> Callable[[generator.Generator, exp.Binary], str]:

@@ -37,7 +37,7 @@ from spark_trickle.sql.decorrelate import exists, not_in, rejects_null, scalar_v
 from spark_trickle.sql.functions import FunctionKind, Functions
 from spark_trickle.sql.grouping import Grouping
 from spark_trickle.sql.parse import parse_query, place
-from spark_trickle.sql.resolve import Pending, Place, Resolver, SubqueryKind, function_name
+from spark_trickle.sql.resolve import Pending, Place, Resolver, SubqueryKind, function_name, is_all
 from spark_trickle.sql.scalar import (
     Scalar,
     call,
@@ -48,8 +48,9 @@ from spark_trickle.sql.scalar import (
     greater,
     number,
 )
-from spark_trickle.sql.scope import Output, Scope, Unresolved
+from spark_trickle.sql.scope import Output, Scope, outputs_of
 from spark_trickle.sql.sources import Sources
+from spark_trickle.sql.stars import is_star
 from spark_trickle.sql.windows import expand_named, lower_windows
 
 __all__ = ["LakeTable", "LakeView", "Lowered", "Tables", "lower"]
@@ -107,12 +108,20 @@ class Lowering:
     def refuse(self, reason: str, message: str, node: exp.Expr, context: Context) -> NotIncremental:
         return NotIncremental(reason, message, place=place(node, context.text))
 
-    def resolver(self, scope: Scope, context: Context) -> Resolver:
+    def resolver(self, scope: Scope, context: Context, rows: Operator | None = None) -> Resolver:
         def subquery(node: exp.Expr, around: Scope) -> Operator:
             relation = self.query(node, replace(context, outer=around))
             return Project(child=relation.operator, items=keep(*(o.name for o in relation.outputs)))
 
-        return Resolver(scope, self.functions, context.text, fresh=self.fresh, subquery=subquery, outer=context.outer)
+        return Resolver(
+            scope,
+            self.functions,
+            context.text,
+            fresh=self.fresh,
+            subquery=subquery,
+            outer=context.outer,
+            rows=rows,
+        )
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
@@ -232,11 +241,8 @@ class Lowering:
         if bounds is None:
             return relation
         resolver = self.resolver(Scope(star=list(relation.outputs)), context)
-        order = []
-        for ordered in node.args["order"].expressions if node.args.get("order") else ():
-            at = _ordinal(ordered)
-            inner = column(relation.outputs[at].name) if at is not None else None
-            order.append(_ordered(ordered, inner or resolver.scalar(ordered.this, clause=Place.ORDER_BY)))
+        selected = tuple((o.shown, column(o.name)) for o in relation.outputs)
+        order = [_ordered(written, scalar) for written, scalar in self._order(node, selected, resolver)]
         if resolver.pending:
             raise self.refuse("SUBQUERY", "a subquery in ORDER BY has no delta rule yet", node, context)
         return replace(relation, operator=_top(relation.operator, order, bounds))
@@ -279,12 +285,13 @@ class Lowering:
             operator, scope = Constant(names=()), Scope()
         else:
             operator, scope = self.sources.clause(node, context)
-        resolver = self.resolver(scope, context)
+        resolver = self.resolver(scope, context, operator)
         where = node.args.get("where")
         if where is not None:
             condition = resolver.scalar(where.this, clause=Place.WHERE)
             operator = self.filtered(operator, condition, _take(resolver))
-        selected = self._select_list(node, resolver, context)
+        selected = self._select_list(node, resolver)
+        resolver.outputs = outputs_of(selected, scope)
         bounds = self._bounds(node, context)
         order = self._order(node, selected, resolver) if bounds is not None else ()
         having = None
@@ -307,7 +314,7 @@ class Lowering:
         resolver: Resolver,
         operator: Operator,
     ) -> tuple[Operator, Sequence[Scalar]]:
-        grouping = Grouping(resolver, self.fresh, node)
+        grouping = Grouping(resolver, self.fresh, node, operator)
         if not grouping.applies(scalars):
             return self.attach_all(operator, _take(resolver)), scalars
         grouping.read_keys(selected)
@@ -315,7 +322,7 @@ class Lowering:
         used = grouping.below([*scalars, *([having] if having else ())])
         operator = grouping.expand(self.attach_all(operator, [p for p in pending if p.name in used]))
         found = tuple(grouping.over(s) for s in scalars)
-        condition = None if having is None else grouping.over(having)
+        condition = None if having is None else grouping.over(having, resolver.second)
         above = [replace(p, values=tuple(grouping.over(v) for v in p.values)) for p in pending if p.name not in used]
         # What these subqueries use of the rows must be a key; they find it under its old name.
         outer = sorted(frozenset().union(*(correlated(p.operator) for p in above)))
@@ -383,20 +390,13 @@ class Lowering:
             result = Project(child=result, items=keep(*(i.name for i in visible)))
         return Relation(result, tuple(outputs))
 
-    def _select_list(self, node: exp.Select, resolver: Resolver, context: Context) -> tuple[tuple[str, Scalar], ...]:
+    def _select_list(self, node: exp.Select, resolver: Resolver) -> tuple[tuple[str, Scalar], ...]:
         """(shown name, scalar) for each output column, stars expanded, lateral aliases seen through."""
         selected: list[tuple[str, Scalar]] = []
         for item in node.expressions:
             inner = item.this if isinstance(item, exp.Aliases) else item.unalias()
-            star = inner if isinstance(inner, exp.Star) else inner.this if isinstance(inner, exp.Column) else None
-            if isinstance(star, exp.Star):
-                qualifier = tuple(p.name for p in inner.parts[:-1]) if isinstance(inner, exp.Column) else ()
-                dropped = {c.name.lower() for c in star.args.get("except_") or ()}
-                try:
-                    outputs = resolver.scope.expand(qualifier)
-                except Unresolved as why:
-                    raise self.refuse("STAR", f"{why} cannot be expanded", inner, context) from None
-                selected += [(o.shown, column(o.name)) for o in outputs if o.shown.lower() not in dropped]
+            if is_star(inner.unnest()):
+                selected += resolver.star(inner.unnest())
                 continue
             scalar = resolver.scalar(inner, clause=Place.SELECT)
             named = isinstance(item, exp.Alias) or isinstance(inner, exp.Column | exp.Dot)
@@ -409,17 +409,18 @@ class Lowering:
         return tuple(selected)
 
     def _order(
-        self, node: exp.Select, selected: tuple[tuple[str, Scalar], ...], resolver: Resolver
+        self, node: exp.Expr, selected: tuple[tuple[str, Scalar], ...], resolver: Resolver
     ) -> tuple[tuple[exp.Ordered, Scalar], ...]:
         if node.args.get("order") is None:
             return ()
-        names = {shown.lower(): scalar for shown, scalar in reversed(selected) if shown}
-        resolver.aliases.update(names)  # columns of a star are names as well
-        found = []
-        for ordered in node.args["order"].expressions:
+        written = node.args["order"].expressions
+        found: list[tuple[exp.Ordered, Scalar]] = []
+        for ordered in written:
             at = _ordinal(ordered)
             if at is not None:
                 found.append((ordered, selected[at][1]))
+            elif len(written) == 1 and is_all(ordered.this) and not resolver.knows("all"):
+                found += [(ordered, scalar) for _, scalar in selected]
             else:
                 found.append((ordered, resolver.scalar(ordered.this, clause=Place.ORDER_BY)))
         return tuple(found)
