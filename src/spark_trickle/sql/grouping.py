@@ -15,6 +15,7 @@ from spark_trickle.sql.scalar import Scalar, call, case_when, cast, column, equa
 Selected = tuple[tuple[str, Scalar], ...]
 
 _WRAPPERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+_GROUPING = ("grouping", "grouping_id")
 MAX_SETS = 4096
 
 
@@ -207,7 +208,7 @@ class Grouping:
         while isinstance(heart, _WRAPPERS):
             heart = heart.this
         name = function_name(heart)
-        if name is None or name in ("grouping", "grouping_id") or _windowed(node):
+        if name is None or name in _GROUPING or _windowed(node):
             return None
         if self.resolver.functions.kind(name) is not FunctionKind.AGGREGATE:
             return None
@@ -244,7 +245,7 @@ class Grouping:
                 offered.add(keys[at][0])
                 return exp.Column(this=identifier(keys[at][0]))
             function = function_name(node)
-            if function in ("grouping", "grouping_id"):
+            if function in _GROUPING:
                 found = self._grouping(node, function)
                 offered.update(Scalar(found).columns)
                 return found
@@ -266,7 +267,7 @@ class Grouping:
         """The parts of an expression that may be a key: not those inside a call, of rows not yet grouped."""
 
         def inside(node: exp.Expr) -> bool:
-            return isinstance(node, exp.Lambda) or self.unit(node) is not None
+            return isinstance(node, exp.Lambda) or function_name(node) in _GROUPING or self.unit(node) is not None
 
         parts = [n for n in tree.walk(prune=inside) if isinstance(n, exp.Condition) and not isinstance(n, exp.Literal)]
         return [n for n in parts if not any(inside(p) or isinstance(p, exp.Window) for p in n.walk())]

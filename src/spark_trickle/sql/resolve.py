@@ -158,7 +158,7 @@ class Resolver:
             key = f"{negated} {render(node)}"
             if key not in self.pending:
                 self.pending[key] = self._lower_subquery(node, clause, negated=negated)
-            node.replace(_placed(identifier(self.pending[key].name), ""))
+            node.replace(placed(self.pending[key].name, ""))
 
     def _lower_subquery(self, node: exp.Expr, clause: Place, *, negated: bool) -> Pending:
         values: tuple[Scalar, ...] = ()
@@ -319,15 +319,15 @@ def _whole(node: exp.Expr) -> bool:
     return isinstance(node.parent, exp.Paren) and node.parent.parent is None
 
 
-def _placed(name: exp.Identifier, shown: str) -> exp.Column:
+def placed(name: str, shown: str) -> exp.Column:
     """A column that has its final name already; `shown` names a field of a struct after it."""
-    column = exp.Column(this=name, table=identifier(_PLACED))
+    column = exp.Column(this=identifier(name), table=identifier(_PLACED))
     column.meta[SHOWN] = shown
     return column
 
 
 def _mark_placed(node: exp.Expr) -> exp.Expr:
-    return _placed(node.this, "") if isinstance(node, exp.Column) else node
+    return placed(node.name, "") if isinstance(node, exp.Column) else node
 
 
 def _rename_lambdas(tree: exp.Expr) -> None:

@@ -114,6 +114,14 @@ def projected(scope: Scope, columns: Iterable[tuple[Output, str | None]]) -> Sco
     return Scope([Visible(q, tuple(outputs)) for q, outputs in relations.items()], star)
 
 
+def renamed_scope(relations: Iterable[Visible], names: Mapping[str, str]) -> tuple[Visible, ...]:
+    """The relations with their columns under new names; columns without one are out of reach."""
+    return tuple(
+        Visible(r.qualifier, tuple(Output(o.shown, names[o.name]) for o in r.outputs if o.name in names))
+        for r in relations
+    )
+
+
 def with_fields(base: exp.Expr, fields: tuple[str, ...]) -> exp.Expr:
     for name in fields:
         base = exp.Dot(this=base, expression=identifier(name))

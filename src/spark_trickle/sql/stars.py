@@ -116,7 +116,7 @@ def name_fields(holder: exp.Expr) -> None:
     """Calls that name fields after their arguments get the names as literals. Stars in them are columns by now."""
     for node in reversed(list(holder.walk(bfs=False))):
         name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-        if name == "struct" or (isinstance(node, exp.Tuple) and not isinstance(node.parent, exp.In)):
+        if name == "struct" or isinstance(node, exp.Tuple):
             node.replace(_struct(node.expressions))
         elif name == "arrays_zip" and node.expressions:
             node.replace(_zipped(node.expressions))
