@@ -109,6 +109,12 @@ class Settings(BaseSettings):
         description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "
         "another answer every time: refuse it, allow it with a notice, or allow it. Its refreshes are FULL.",
     )
+    check_definition: Literal["auto", "always", "off"] = Field(
+        "auto",
+        description="Whether creating a stream table also runs its text as written and compares row count and hash "
+        "with our form of it; if they differ, it is kept FULL with reason DEFINITION_CHECK. `auto`: while its inputs "
+        "have at most a million rows.",
+    )
     protect: Literal["lazy", "always", "off"] = Field(
         "lazy",
         description="Tags that keep the source snapshots which stream tables reflect from being expired. `lazy` tags "
