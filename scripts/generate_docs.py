@@ -111,7 +111,7 @@ def sql_support() -> str:
         "",
         "Whatever Spark accepts can be a definition. Most of it is maintained incrementally (DIFFERENTIAL); the",
         "rest is recomputed (FULL), with the reason stored. `trickle check FILE.sql` says which, before anything is",
-        "created.",
+        "created. What a name means where it could mean two things is in [names.md](names.md).",
         "",
         "## Constructs",
         "",
@@ -220,11 +220,21 @@ def iceberg_events() -> str:
     return page(NOTE)
 
 
+def names() -> str:
+    root = str(DOCS.parent)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    from tests.sql.name_rules import page
+
+    return page(NOTE)
+
+
 PAGES = {
     "configuration.md": configuration,
     "errors.md": errors,
     "cli.md": cli,
     "sql-support.md": sql_support,
+    "names.md": names,
     "iceberg-events.md": iceberg_events,
 }
 
