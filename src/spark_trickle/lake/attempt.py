@@ -368,7 +368,8 @@ def settings_of(session: SparkSession) -> dict[str, str | None]:
 
 def session_settings(session: SparkSession) -> dict[str, str | None]:
     """What somebody's session has for every setting that is pinned, and for those fixed ones that were set in it."""
-    entries = jvm.handles(session).jvm.org.apache.spark.sql.internal.SQLConf
+    internal = jvm.handles(session).jvm.org.apache.spark.sql.internal
+    entries = getattr(getattr(internal, "SQLConf$"), "MODULE$")
     found = settings_of(session)
     for key, value in session.conf.getAll.items():
         if is_fixed(key):
@@ -386,4 +387,3 @@ def set_conf(session: SparkSession, key: str, value: str | None) -> None:
         session.conf.set(key, value)
     except Exception as error:
         raise TrickleError("INVALID_SETTING", f"Setting {key}: Spark refuses {value!r}: {jvm.why(error)}") from error
-
