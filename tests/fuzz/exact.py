@@ -1,8 +1,8 @@
 """A comparison that shares nothing with the engine's: every value as it is stored, by type, in one statement.
 
 Strings are told apart by their bytes, maps by their entries in stored order, decimals and intervals by their text,
-timestamps by their microseconds, variants by the types of their elements, structs and arrays by their parts. Doubles are
-told apart by their text, so that -0.0 differs from 0.0 where the query determines the sign; elsewhere both are 0.0.
+timestamps by their microseconds, variants by the types of their elements, structs and arrays by their parts. Doubles
+are told apart by their text, so that -0.0 differs from 0.0 where the query determines the sign; elsewhere both are 0.0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,11 @@ def exact(x: str, type_: DataType, how: How | None = None, depth: int = 0) -> st
     if isinstance(type_, t.DoubleType | t.FloatType):
         if how is How.ROUGH:
             return f"round({x} * 1.2345678901D, 8)"  # no value of a query lies on the border of two rounded ones
-        return f"CAST({x} + CAST(0 AS {type_.simpleString()}) AS STRING)" if how is How.UNSIGNED else f"CAST({x} AS STRING)"
+        return (
+            f"CAST({x} + CAST(0 AS {type_.simpleString()}) AS STRING)"
+            if how is How.UNSIGNED
+            else f"CAST({x} AS STRING)"
+        )
     if isinstance(type_, t.TimestampType):
         return f"unix_micros({x})"
     if isinstance(type_, t.VariantType):
@@ -83,8 +87,9 @@ def _variant(x: str, depth: int) -> str:
         of_array = f"try_variant_get({x}, '$', 'array<variant>')"
         of_object = f"map_entries(try_variant_get({x}, '$', 'map<string, variant>'))"
         v = f"v{depth}"
+        of_value = _variant(f"{v}.value", depth - 1)
         parts += f", 'a', transform({of_array}, {v} -> {_variant(v, depth - 1)})"
-        parts += f", 'o', transform({of_object}, {v} -> named_struct('k', {v}.key, 'v', {_variant(f'{v}.value', depth - 1)}))"
+        parts += f", 'o', transform({of_object}, {v} -> named_struct('k', {v}.key, 'v', {of_value}))"
     return f"named_struct({parts})"
 
 

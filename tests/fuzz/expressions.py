@@ -209,7 +209,11 @@ _FORMS: dict[T, tuple[tuple[float, str], ...]] = {
         (1, "map order|map_from_entries(map_entries({M}))"),
         (1, "map order|transform_values({M}, (mk, mv) -> mv + 1)"),
     ),
-    T.SIGNED: ((1, "sign of zero|(- {G})"), (1, "sign of zero|CAST({E} AS DOUBLE)"), (1, "sign of zero|coalesce({G}, {G})")),
+    T.SIGNED: (
+        (1, "sign of zero|(- {G})"),
+        (1, "sign of zero|CAST({E} AS DOUBLE)"),
+        (1, "sign of zero|coalesce({G}, {G})"),
+    ),
     T.FLT: ((1, "sign of zero|(- {E})"), (1, "sign of zero|CAST({G} AS FLOAT)")),
     T.SMAP: ((1, "nested map|named_struct('m', {M}, 'n', {I})"), (1, "nested map|coalesce({K}, {K})")),
     T.MAPS: ((1, "nested map|array({M}, {M})"), (1, "nested map|reverse({L})")),

@@ -18,8 +18,18 @@ from tests.fuzz.schema import Table
 from tests.fuzz.types import Column, T
 
 KEYS = range(6)
-_OPEN = ("'1'", "'7'", "'12'", "' 3'"), ("1", "2", "5"), ("'2024-01-01'", "'2024-02-29'"), ("array(1, 2)", "array(3, 4, 5)")
-_SHUT = ("'x'", "''", "CAST(X'FF' AS STRING)", "'1e'"), ("0", "0", "NULL"), ("'soon'", "'2024-13-01'"), ("array()", "array(1)")
+_OPEN = (
+    ("'1'", "'7'", "'12'", "' 3'"),
+    ("1", "2", "5"),
+    ("'2024-01-01'", "'2024-02-29'"),
+    ("array(1, 2)", "array(3, 4, 5)"),
+)
+_SHUT = (
+    ("'x'", "''", "CAST(X'FF' AS STRING)", "'1e'"),
+    ("0", "0", "NULL"),
+    ("'soon'", "'2024-13-01'"),
+    ("array()", "array(1)"),
+)
 _CODE = Source(
     "tcode",
     (("k", "INT"), ("code", "STRING"), ("den", "INT"), ("day", "STRING"), ("arr", "ARRAY<INT>"), ("ask", "BOOLEAN")),
@@ -55,7 +65,9 @@ def codes(rnd: random.Random, key: int, open_: Open) -> Rows:
 
 def kinds(rnd: random.Random, key: int, open_: Open) -> Rows:
     if key in open_:
-        return [(str(key), rnd.choice(("'num'", "'num'", "'num'", "'text'")), rnd.choice("159"))][: rnd.choice((1, 1, 1, 0))]
+        return [(str(key), rnd.choice(("'num'", "'num'", "'num'", "'text'")), rnd.choice("159"))][
+            : rnd.choice((1, 1, 1, 0))
+        ]
     return [(str(key), rnd.choice(("'text'", "NULL")), rnd.choice("159")) for _ in range(rnd.choice((0, 1, 2, 2)))]
 
 
@@ -96,7 +108,11 @@ def _replaced(table: Table, key: int, rows: Rows) -> Iterator[str]:
 
 _EXPRESSIONS = {
     "failing cast": (("CAST({c}.code AS INT)", T.INT), ("CAST({c}.code AS INT) + {t}.lim", T.INT)),
-    "failing division": (("100 DIV {c}.den", T.BIGINT), ("100 % {c}.den", T.INT), ("CAST({t}.lim / {c}.den AS INT)", T.INT)),
+    "failing division": (
+        ("100 DIV {c}.den", T.BIGINT),
+        ("100 % {c}.den", T.INT),
+        ("CAST({t}.lim / {c}.den AS INT)", T.INT),
+    ),
     "failing element": (("element_at({c}.arr, 2)", T.INT), ("{c}.arr[1]", T.INT)),
     "failing date": (("CAST({c}.day AS DATE)", T.DATE), ("year(CAST({c}.day AS DATE))", T.INT)),
     "raised error": (
@@ -126,7 +142,8 @@ def guarded(ctx: Context) -> Query:
         ctx.tag(word)
     if place == "where":  # the guard before the value, which needs both tables
         test = f"{value} > {t}.lim" if numeric else f"{value} > make_date(2000 + {t}.lim, 1, 1)"
-        sql = f"SELECT {c}.k AS {x}, {t}.lim AS {y} FROM {from_} WHERE CASE WHEN {is_num} THEN {test} ELSE {t}.lim > 1 END"
+        test = f"CASE WHEN {is_num} THEN {test} ELSE {t}.lim > 1 END"
+        sql = f"SELECT {c}.k AS {x}, {t}.lim AS {y} FROM {from_} WHERE {test}"
         return Query(sql, (Column(x, T.INT), Column(y, T.INT)))
     if place == "filter":
         sql = f"SELECT {c}.k AS {x}, {value} AS {y} FROM s.tcode AS {c} JOIN s.tkind AS {t} ON {on} WHERE {is_num}"
@@ -148,7 +165,9 @@ def guarded(ctx: Context) -> Query:
     if place == "exists":
         ctx.tag("exists", "correlated")
         test = f"CASE WHEN {is_num} THEN {value} IS NOT NULL ELSE false END"
-        sql = f"SELECT {c}.k AS {x} FROM s.tcode AS {c} WHERE EXISTS (SELECT 1 FROM s.tkind AS {t} WHERE {on} AND {test})"
+        sql = (
+            f"SELECT {c}.k AS {x} FROM s.tcode AS {c} WHERE EXISTS (SELECT 1 FROM s.tkind AS {t} WHERE {on} AND {test})"
+        )
         return Query(sql, (Column(x, T.INT),))
     if place == "window":
         ctx.tag("aggregate over window", "window without order")

@@ -46,7 +46,9 @@ class Script:
             return tuple(s for s in statements if not any(o in s for o in others))
 
         steps = tuple(mine(s) for s in round_.steps[: outcome.step])
-        return cls(mine(round_.creation), query, steps, outcome.failure or "", outcome.case.query.tags, outcome.case.query.how)
+        return cls(
+            mine(round_.creation), query, steps, outcome.failure or "", outcome.case.query.tags, outcome.case.query.how
+        )
 
     @classmethod
     def read(cls, text: str) -> Script:

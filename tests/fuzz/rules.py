@@ -119,19 +119,23 @@ def _parted(old: guarded.Rows, new: guarded.Rows) -> tuple[guarded.Rows, guarded
 
 
 def _views(session: SparkSession, table: Table, kept: guarded.Rows, gone: guarded.Rows, come: guarded.Rows) -> None:
+    """All rows are parsed once, with their parts; states and changes are made of these, and are local relations too."""
     name, source = table.source.name, table.source
-    nothing = f"SELECT {', '.join(f'CAST(NULL AS {t}) AS {c}' for c, t in source.columns)} WHERE false"
-
-    def view(suffix: str, rows: guarded.Rows) -> str:
-        local(session.sql(source.rows(rows) if rows else nothing)).createOrReplaceTempView(f"{name}{suffix}")
-        return f"{name}{suffix}"
-
-    view("_old", kept + gone)
-    session.table(view("_new", kept + come)).createOrReplaceTempView(name)
-    plus, minus = view("_plus", come), view("_minus", gone)
-    session.sql(
-        f"SELECT *, 1L AS {WEIGHT} FROM {plus} UNION ALL SELECT *, -1L AS {WEIGHT} FROM {minus}"
-    ).createOrReplaceTempView(f"{name}_changes")
+    parts = [(*r, part) for part, rows in (("0", kept), ("-1", gone), ("1", come)) for r in rows]
+    listed_rows = ", ".join(f"({', '.join(r)})" for r in parts or [(*("NULL" for _ in source.columns), "NULL")])
+    names = ", ".join(f"c{n}" for n in range(len(source.columns)))
+    typed = ", ".join(f"CAST(c{n} AS {t}) AS {c}" for n, (c, t) in enumerate(source.columns))
+    local(session.sql(f"SELECT {typed}, part FROM VALUES {listed_rows} AS v({names}, part)")).createOrReplaceTempView(
+        "rows"
+    )
+    columns = ", ".join(c for c, _ in source.columns)
+    for suffix, what in (
+        ("_old", f"SELECT {columns} FROM rows WHERE part <= 0"),
+        ("_new", f"SELECT {columns} FROM rows WHERE part >= 0"),
+        ("_changes", f"SELECT {columns}, CAST(part AS BIGINT) AS {WEIGHT} FROM rows WHERE part <> 0"),
+    ):
+        local(session.sql(what)).createOrReplaceTempView(f"{name}{suffix}")
+    session.table(f"{name}_new").createOrReplaceTempView(name)
 
 
 def problem(

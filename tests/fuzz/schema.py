@@ -126,7 +126,9 @@ def _condition(rnd: random.Random, table: Table) -> str:
     s = table.source
     at = 0 if rnd.random() < 0.5 else rnd.randrange(len(s.columns))
     name, type_ = s.columns[at]
-    if type_.startswith(("MAP", "ARRAY", "STRUCT", "VARIANT")):  # Iceberg cannot take constants of these for its filters
+    if type_.startswith(
+        ("MAP", "ARRAY", "STRUCT", "VARIANT")
+    ):  # Iceberg cannot take constants of these for its filters
         return f"{name} IS NULL"
     return f"{name} <=> CAST({rnd.choice(s.pools[at])} AS {type_})"
 

@@ -146,7 +146,8 @@ POOLS |= {
         f"map('p', {_UP}, 'q', {_MIXED})",
         f"map('q', {_MIXED}, 'p', {_DOWN})",
         "map('p', map('a', 1), 'q', CAST(NULL AS MAP<STRING, INT>))",
-        "map('r', CAST(map() AS MAP<STRING, INT>), 's', map('b', 2), 't', map('a', 3), 'u', map('c', 4), 'v', map('d', 5), 'w', map('e', 6))",
+        "map('r', CAST(map() AS MAP<STRING, INT>), 's', map('b', 2), 't', map('a', 3), 'u', map('c', 4), "
+        "'v', map('d', 5), 'w', map('e', 6))",
     ),
     T.BMAP: (
         "NULL",
@@ -157,14 +158,14 @@ POOLS |= {
     ),
     T.VAR: (
         "NULL",
-        "parse_json('{\"a\":1,\"b\":\"x\"}')",
-        "parse_json('{\"a\":\"1\",\"b\":[true,null]}')",
+        'parse_json(\'{"a":1,"b":"x"}\')',
+        'parse_json(\'{"a":"1","b":[true,null]}\')',
         'parse_json(\'[1,"1",1.0,"2024-01-01"]\')',
         'parse_json(\'["1",1,1,"2024-01-01"]\')',
         "to_variant_object(array(CAST(DATE'2024-01-01' AS VARIANT), CAST('1' AS VARIANT)))",
         "to_variant_object(array(CAST('2024-01-01' AS VARIANT), CAST('1' AS VARIANT)))",
         "to_variant_object(named_struct('a', DATE'2024-01-01'))",
-        "parse_json('{\"a\":\"2024-01-01\"}')",
+        'parse_json(\'{"a":"2024-01-01"}\')',
         "parse_json('null')",
     ),
 }
