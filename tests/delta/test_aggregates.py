@@ -89,7 +89,7 @@ def test_count_star_counts_rows_and_count_x_counts_values() -> None:
     assert some is not None
     assert "`x`" not in star.states[0].full.sql()
     assert some.states[0].full.sql() == "count(CASE WHEN isnotnull(`x`) THEN 1 END)"
-    assert some.states[0].delta.sql() == "coalesce(sum(CASE WHEN isnotnull(`x`) THEN 1 END * `__w`), 0)"
+    assert some.states[0].delta.sql() == "coalesce(sum(CASE WHEN isnotnull(`x`) THEN 1 END * `_t_w`), 0)"
 
 
 def test_filter_is_part_of_the_argument() -> None:
@@ -113,7 +113,7 @@ def test_extrema_look_at_insertions_and_know_their_value() -> None:
     (state,) = form.states
     assert state.merge is Merge.LEAST
     assert state.value == X
-    assert state.delta.sql() == "min(CASE WHEN `__w` > 0 THEN `x` END)"
+    assert state.delta.sql() == "min(CASE WHEN `_t_w` > 0 THEN `x` END)"
     top = algebraic(aggregate("max", X), types("int", "int"), "p")
     assert top is not None
     assert top.states[0].merge is Merge.GREATEST
@@ -121,7 +121,7 @@ def test_extrema_look_at_insertions_and_know_their_value() -> None:
 
 def test_group_count_counts_copies() -> None:
     count = group_count("_t_count")
-    assert (count.full.sql(), count.delta.sql(), count.merge) == ("count(1)", "coalesce(sum(`__w`), 0)", Merge.ADD)
+    assert (count.full.sql(), count.delta.sql(), count.merge) == ("count(1)", "coalesce(sum(`_t_w`), 0)", Merge.ADD)
 
 
 @pytest.mark.parametrize(

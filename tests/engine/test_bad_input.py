@@ -53,7 +53,7 @@ def lake(module_tr: Trickle) -> Trickle:
         ("SELECT id, array(INTERVAL '1' MONTH) AS gaps FROM s.base", "UNSTORABLE_TYPE", ["gaps"]),
         ("SELECT id, NULL AS nothing FROM s.base", "UNSTORABLE_TYPE", ["nothing", "void"]),
         ("SELECT id AS _t_count FROM s.base", "INVALID_NAME", ["_t_count"]),
-        ("SELECT id AS __w FROM s.base", "INVALID_NAME", ["__w"]),
+        ("SELECT id AS _t_w FROM s.base", "INVALID_NAME", ["_t_w"]),
         ("SELECT id FROM _trickle.s__kept", "INVALID_QUERY", ["_trickle.s__kept", "storage"]),
         ("SELECT id FROM s.refused", "CYCLE", ["s.refused -> s.refused"]),
         ("SELECT id, count(*) AS n FROM s.base GROUP BY v", "INVALID_QUERY", ["id"]),

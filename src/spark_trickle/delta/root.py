@@ -23,6 +23,7 @@ from spark_trickle.delta.aggregates import (
     StateColumn,
     algebraic,
     approximate,
+    extremal,
     group_count,
     order_dependent,
 )
@@ -49,6 +50,7 @@ from spark_trickle.sql.algebra import (
     TopK,
     Window,
     at,
+    keep,
 )
 from spark_trickle.sql.functions import UNDETERMINED, UNORDERED_BAG
 from spark_trickle.sql.scalar import Scalar, call, case_when, cast, column, conjunction, greater, less, number
@@ -63,6 +65,7 @@ class Comparison(StrEnum):
 
     EXACT = "exact"
     APPROXIMATE = "approximate"  # order-dependent floats: relative error 1e-9
+    ZERO = "zero"  # exact, but a zero may have either sign
     BAG = "bag"  # an array whose order SQL leaves open
     OPEN = "open"  # SQL leaves the value open
 
@@ -258,15 +261,19 @@ def _state_call(name: str, scalar: Scalar) -> Call:
     return Call(name=name, whole=scalar, function="", args=())
 
 
-def plan_root(root: Operator, public: tuple[str, ...], types: Mapping[str, str], *, use_states: bool = True) -> Plan:
+def plan_root(
+    root: Operator, public: tuple[str, ...], types: Mapping[str, str], *, use_states: bool = True, ansi: bool = True
+) -> Plan:
     """How the tree is maintained. Raises NotIncremental where no rule applies.
 
-    `types` gives the type of every aggregate key and call (see `aggregates.algebraic`).
+    `types` gives the type of every aggregate key and call (see `aggregates.algebraic`); `ansi`: Spark's ANSI mode.
     """
     items = tuple(Item(p, column(c)) for p, c in zip(public, root.columns, strict=True))
     for op in root.walk():
         for key in op.keys if isinstance(op, Aggregate | Window) else ():
             _refuse_map(key, types)
+        for key in op.keys if isinstance(op, Aggregate) else keep(*op.columns) if isinstance(op, Distinct) else ():
+            _refuse_collated(key, types)
     conditions: list[Scalar] = []
     below = root
     while isinstance(below, Project | Filter):
@@ -300,7 +307,7 @@ def plan_root(root: Operator, public: tuple[str, ...], types: Mapping[str, str],
         return Rows(full=tree, delta=differentiate(tree))
     _refuse_order_dependent(below.child, types)
     differentiate(below.child)  # refuse now, not at the first refresh
-    return _keyed(below, conjunction(conditions), items, types, use_states=use_states)
+    return _keyed(below, conjunction(conditions), items, types, use_states=use_states, ansi=ansi)
 
 
 def _keyed(
@@ -310,6 +317,7 @@ def _keyed(
     types: Mapping[str, str],
     *,
     use_states: bool,
+    ansi: bool,
 ) -> Keyed:
     keys = [_key(key, n, items, types, column(key.name)) for n, key in enumerate(aggregate.keys)]
     algebra: list[Algebraic] | None = []
@@ -317,7 +325,7 @@ def _keyed(
     if condition is not None or not use_states:
         algebra = None
     for n, one in enumerate(aggregate.calls):
-        form = algebraic(one, types, f"{HIDDEN_PREFIX}{n}")
+        form = algebraic(one, types, f"{HIDDEN_PREFIX}{n}", ansi=ansi)
         if form is None or algebra is None:
             algebra = None
             break
@@ -338,12 +346,17 @@ def _refuse_map(key: Item, types: Mapping[str, str]) -> None:
         raise NotIncremental("MAP_KEY", f"a map as a key ({key.scalar}) has no delta rule yet")
 
 
+def _refuse_collated(key: Item, types: Mapping[str, str]) -> None:
+    """Which of the values that a collation takes for equal stands for their group depends on the order of rows."""
+    if "collate" in types.get(key.name, "").lower():
+        raise NotIncremental("COLLATED_KEY", f"the collated key {key.scalar} has no delta rule yet")
+
+
 def _key(key: Item, n: int, items: tuple[Item, ...], types: Mapping[str, str], value: Scalar | None = None) -> Key:
     """Where a key is stored: in the public column that shows it, else in a hidden one."""
     type_ = types[key.name]
     _refuse_map(key, types)
-    if "collate" in type_.lower():
-        raise NotIncremental("COLLATED_KEY", f"the collated key {key.scalar} has no delta rule yet")
+    _refuse_collated(key, types)
     wanted = value or key.scalar
     shown = next((i.name for i in items if i.scalar == wanted), None)
     if shown is None and type_.startswith(("interval", "void")):
@@ -395,6 +408,7 @@ def comparisons(plan: Plan, types: Mapping[str, str]) -> dict[str, Comparison]:
     opens = {c.name for c in plan.aggregate.calls if c.function in UNDETERMINED}
     bags = {c.name for c in plan.aggregate.calls if c.function in UNORDERED_BAG}
     floats = {c.name for c in plan.aggregate.calls if approximate(c, types)}
+    zeros = {c.name for c in plan.aggregate.calls if extremal(c, types)}
     result = {}
     for item in plan.items:
         if item.scalar.bare in bags:
@@ -403,6 +417,8 @@ def comparisons(plan: Plan, types: Mapping[str, str]) -> dict[str, Comparison]:
             result[item.name] = Comparison.OPEN
         elif item.scalar.columns & floats:
             result[item.name] = Comparison.APPROXIMATE
+        elif item.scalar.columns & zeros:
+            result[item.name] = Comparison.ZERO
     return result
 
 
@@ -418,7 +434,9 @@ def _partitioned_comparisons(plan: Partitioned, types: Mapping[str, str]) -> dic
     else:
         picked = open_top(node)
     settled = order_columns(node)
-    floats = {c.name for c in node.calls if approximate(c, types)} if isinstance(node, Window) else set()
+    calls = node.calls if isinstance(node, Window) else ()
+    floats = {c.name for c in calls if approximate(c, types)}
+    zeros = {c.name for c in calls if extremal(c, types)}
     result = {}
     for item in plan.items:
         used = item.scalar.columns
@@ -426,4 +444,6 @@ def _partitioned_comparisons(plan: Partitioned, types: Mapping[str, str]) -> dic
             result[item.name] = Comparison.OPEN
         elif used & floats:
             result[item.name] = Comparison.APPROXIMATE
+        elif used & zeros:
+            result[item.name] = Comparison.ZERO
     return result

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import singledispatch
 
-from spark_trickle.delta.aggregates import algebraic, approximate, order_dependent
+from spark_trickle.delta.aggregates import algebraic, approximate, extremal, order_dependent
 from spark_trickle.delta.levels import is_linear
 from spark_trickle.delta.root import Comparison
 from spark_trickle.errors import NotIncremental
@@ -222,7 +222,9 @@ class Openness:
         used = {self.columns[c] for c in scalar.columns if c in self.columns}
         if not used:
             return Comparison.EXACT
-        return Comparison.APPROXIMATE if used == {Comparison.APPROXIMATE} else Comparison.OPEN
+        if used == {Comparison.ZERO}:
+            return Comparison.ZERO
+        return Comparison.APPROXIMATE if used <= {Comparison.APPROXIMATE, Comparison.ZERO} else Comparison.OPEN
 
     def touches(self, *scalars: Scalar) -> bool:
         return any(s.columns & self.columns.keys() for s in scalars)
@@ -333,8 +335,9 @@ def _result(one: Call, below: Openness, types: Types) -> Comparison:
         return own_comparison(one, types)
     if one.filter is not None and below.touches(one.filter):
         return Comparison.OPEN
-    if inputs is Comparison.APPROXIMATE and not one.distinct and types.get(one.name) in ("double", "float"):
-        return Comparison.APPROXIMATE if one.function in _SMOOTH else Comparison.OPEN
+    smooth = inputs in (Comparison.APPROXIMATE, Comparison.ZERO) and one.function in _SMOOTH
+    if smooth and not one.distinct and types.get(one.name) in ("double", "float"):
+        return Comparison.APPROXIMATE
     return Comparison.OPEN
 
 
@@ -344,4 +347,6 @@ def own_comparison(one: Call, types: Types) -> Comparison:
         return Comparison.BAG
     if one.function in UNDETERMINED:
         return Comparison.OPEN
+    if extremal(one, types):
+        return Comparison.ZERO
     return Comparison.APPROXIMATE if approximate(one, types) else Comparison.EXACT

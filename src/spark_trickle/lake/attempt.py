@@ -32,6 +32,7 @@ from spark_trickle.lake.sources import Sources, write_view
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
 from spark_trickle.spark.compile import quote, quote_table
+from spark_trickle.spark.runtime import register_functions
 from spark_trickle.spark.session import close_catalog, has_delta, new_session, use_delta
 
 if TYPE_CHECKING:
@@ -321,4 +322,5 @@ class Attempts:
         session = new_session(self._spark, self._settings, catalog)
         for key, value in PINNED_CONF.items():
             session.conf.set(key, value)
+        register_functions(session)
         return Slot(catalog, session)

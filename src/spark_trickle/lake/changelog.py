@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_trickle.catalog.rows import LogEntry, LoggedFile
-from spark_trickle.lake.feed import STRETCHES, WEIGHT, Feed, lineage, read_changes, stage_scan
+from spark_trickle.lake.feed import STRETCHES, Feed, lineage, read_changes, stage_scan
 from spark_trickle.lake.files import FileReader, FileState
 from spark_trickle.lake.jvm import Java, handles, spark_types, with_weight
 from spark_trickle.lake.positions import write_files
 from spark_trickle.model import TableName
 from spark_trickle.spark.compile import quote
+from spark_trickle.sql.algebra import WEIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -187,10 +188,8 @@ def log_folder(location: str, catalog: str) -> str:
     return f"{location}/changes/{catalog}"
 
 
-def write(session: SparkSession, table: Java, delta: Delta, catalog: str) -> LogEntry | None:
-    """Write a delta as files that nothing refers to yet; None where a column has the name of the weight."""
-    if WEIGHT in {str(f.name()).lower() for f in table.schema().columns()}:
-        return None
+def write(session: SparkSession, table: Java, delta: Delta, catalog: str) -> LogEntry:
+    """Write a delta as files that nothing refers to yet."""
     stand_in = with_weight(session, table, WEIGHT, log_folder(table.location(), catalog))
     frame = delta_frame(session, table, delta)
     files = write_files(session, stand_in, frame.coalesce(1) if delta.rows <= _ONE_FILE else frame)

@@ -18,7 +18,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.delta_commits import Actions, Commits, Net, live_rows
 from spark_trickle.lake.delta_log import DeltaTables, Description, Version
-from spark_trickle.lake.feed import WEIGHT, Feed, cancel
+from spark_trickle.lake.feed import Feed, cancel, weight_name
 from spark_trickle.lake.jvm import active, handles
 from spark_trickle.spark.compile import quote
 
@@ -46,6 +46,7 @@ class _Reader:
         self._delta = delta
         self._new = new
         self._columns = columns
+        self._weight = weight_name(columns)
 
     def between(self, old: Version) -> Feed:
         commits = self._delta.commits(old, self._new)
@@ -78,7 +79,7 @@ class _Reader:
         from pyspark.sql import functions as F
 
         frame = self._session.sql(self._delta.select(version, self._new, self._columns))
-        return frame.select(*map(quote, self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
+        return frame.select(*map(quote, self._columns), F.lit(weight).cast("bigint").alias(self._weight))
 
     def _by_files(self, net: Net) -> Feed:
         files, size = len(net.files), net.bytes
@@ -118,12 +119,12 @@ class _Reader:
         weight = F.lit(None)
         for kind, value in _KINDS.items():
             weight = F.when(F.col("_change_type") == kind, F.lit(value)).otherwise(weight)
-        return frame.select(*self._typed(), weight.cast("bigint").alias(WEIGHT))
+        return frame.select(*self._typed(), weight.cast("bigint").alias(self._weight))
 
     def _weigh(self, frame: DataFrame, weight: int) -> DataFrame:
         from pyspark.sql import functions as F
 
-        return frame.select(*self._typed(), F.lit(weight).cast("bigint").alias(WEIGHT))
+        return frame.select(*self._typed(), F.lit(weight).cast("bigint").alias(self._weight))
 
     def _typed(self) -> list[Column]:
         """The columns with the types that a view in the lake shows: Iceberg has no SMALLINT."""

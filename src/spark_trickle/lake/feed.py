@@ -14,22 +14,23 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.files import FileChanges, FileReader, FileState
 from spark_trickle.lake.jvm import Java, handles, with_positions
+from spark_trickle.spark.analyze import type_text
 from spark_trickle.spark.compile import quote
+from spark_trickle.spark.identity import identity
+from spark_trickle.spark.runtime import register_functions
+from spark_trickle.sql.algebra import WEIGHT
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
-
-WEIGHT = "__w"
+    from pyspark.sql import DataFrame, SparkSession
 
 _CATALOG = "default_rewrite_catalog"  # Iceberg's catalog of staged scans; its source registers it on demand
 STRETCHES = 8  # beyond this many compactions in between, comparing the two ends is cheaper
@@ -41,7 +42,7 @@ _VERSION = ("_row_id", "_last_updated_sequence_number")
 
 @dataclass(slots=True)
 class Feed:
-    """The changes. `frame` has the asked columns and `__w` (BIGINT); it is None when nothing changed.
+    """The changes. `frame` has the asked columns and their `weight_name` (BIGINT); it is None when nothing changed.
 
     `rows` is the number of changed rows when metadata alone tells it. `append_only`: no weight is negative;
     `has_old`: some may be. Rows of one content may occur with several weights: only their sum has a meaning.
@@ -153,6 +154,7 @@ class _Builder:
         self._session = session
         self._table = table
         self._columns = tuple(columns)
+        self._weight = weight_name(columns)
         self._held = handles(session)
         self._files = FileReader(session, table)
         self._parts: list[DataFrame] = []
@@ -330,7 +332,7 @@ class _Builder:
     def _weigh(self, frame: DataFrame, weight: int) -> DataFrame:
         from pyspark.sql import functions as F
 
-        return frame.select(*(frame[quote(c)] for c in self._columns), F.lit(weight).cast("bigint").alias(WEIGHT))
+        return frame.select(*(frame[quote(c)] for c in self._columns), F.lit(weight).cast("bigint").alias(self._weight))
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame | None:
@@ -359,47 +361,24 @@ def _vector_rows(states: Sequence[FileState]) -> int | None:
     return None if None in live else sum(s.rows for s in states) - sum(n for n in live if n is not None)
 
 
-def cancel(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Sum the weights of equal rows and drop the zeros.
+def weight_name(columns: Iterable[str]) -> str:
+    """What the weight is called beside these columns of a source, which may be called anything."""
+    name, taken = WEIGHT, {c.lower() for c in columns}
+    while name in taken:
+        name += "_"
+    return name
 
-    Spark's grouping takes -0.0 for 0.0; the text of a value tells them apart. A frame with a column that cannot be
-    grouped stays as it is: larger, and the same Z-set.
-    """
+
+def cancel(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Sum the weights of rows of the same values and drop the zeros."""
     from pyspark.sql import functions as F
 
-    keys: list[Column] = []
-    values: list[Column] = []
-    for i, name in enumerate(columns):
-        column, kind = F.col(quote(name)), frame.schema[name].dataType
-        if _contains(kind, "variant", "geometry", "geography"):
-            return frame
-        key = column
-        if _contains(kind, "map"):
-            # Grouping by a map with null values fails over Iceberg's reader (Spark 4.1.4, Iceberg 1.12).
-            if kind.typeName() != "map" or _contains(kind.valueType, "map"):
-                return frame
-            key = F.array_sort(F.map_entries(column))
-        keys.append(key.alias(f"k{i}"))
-        if _contains(kind, "float", "double"):
-            keys.append(key.cast("string").alias(f"t{i}"))
-        if _contains(kind, "float", "double", "map"):  # the key is not the value
-            values.append(F.first(column).alias(f"v{i}"))
-    weight = F.sum(WEIGHT).alias(WEIGHT)
-    summed = frame.groupBy(*keys).agg(weight, *values).where(F.col(WEIGHT) != 0)
-    present = set(summed.columns)
-    taken = [F.col(f"v{i}" if f"v{i}" in present else f"k{i}").alias(c) for i, c in enumerate(columns)]
-    return summed.select(*taken, F.col(WEIGHT))
-
-
-def _contains(kind: DataType, *names: str) -> bool:
-    """Whether a type is, or holds at any depth, one of these."""
-    if kind.typeName() in names:
-        return True
-    parts: list[Any] = []
-    if kind.typeName() == "struct":
-        parts = [f.dataType for f in kind.fields]
-    elif kind.typeName() == "array":
-        parts = [kind.elementType]
-    elif kind.typeName() == "map":
-        parts = [kind.keyType, kind.valueType]
-    return any(_contains(part, *names) for part in parts)
+    weight = weight_name(columns)
+    types = [type_text(frame.schema[c].dataType) for c in columns]
+    if any("variant" in t for t in types):
+        register_functions(frame.sparkSession)
+    keys = [F.expr(identity(quote(c), t)).alias(f"k{i}") for i, (c, t) in enumerate(zip(columns, types, strict=True))]
+    values = [F.first(quote(c)).alias(f"v{i}") for i, c in enumerate(columns)]
+    summed = frame.groupBy(*keys).agg(F.sum(quote(weight)).alias("weight"), *values).where("weight <> 0")
+    shown = (F.col(f"v{i}").alias(c) for i, c in enumerate(columns))
+    return summed.select(*shown, F.col("weight").alias(weight))

@@ -81,9 +81,10 @@ class Staging:
         return self._record()
 
     def delete_view(self, view: str) -> dict[str, int]:
-        """Delete the positions (`__file`, `__pos`) in a view, by Spark."""
+        """Delete the positions (`_t_file`, `_t_pos`) in a view, by Spark."""
         self.attempt.session.sql(
-            f"DELETE FROM {self.target} WHERE (_file, _pos) IN (SELECT __file, __pos FROM {quote(view)} WHERE __doomed)"
+            f"DELETE FROM {self.target} WHERE (_file, _pos) IN "
+            f"(SELECT _t_file, _t_pos FROM {quote(view)} WHERE _t_doomed)"
         )
         return self._record()
 

@@ -19,12 +19,14 @@ from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import changelog
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.lake.feed import WEIGHT, Feed, cancel, lineage, union
+from spark_trickle.lake.feed import Feed, cancel, lineage, union
 from spark_trickle.lake.jvm import Java, TableFacts, handles, let_go
 from spark_trickle.model import LAKE, StreamTable, TableName
-from spark_trickle.refresh.inputs import collect_small
+from spark_trickle.refresh.inputs import LOCAL
 from spark_trickle.refresh.run import Refresher, unknown
 from spark_trickle.spark.compile import quote, quote_table
+from spark_trickle.spark.runtime import collect_local
+from spark_trickle.sql.algebra import WEIGHT
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -308,7 +310,7 @@ class ChangeReader:
         """The rows themselves, in the user's session: neither a trimmed log nor an expired snapshot can take them."""
         from pyspark.sql import DataFrame as Frame
 
-        local, _ = collect_small(frame, self.spark)
+        local, _ = collect_local(frame, LOCAL, self.spark)
         if local is not None:
             return local, []
         kept = frame.localCheckpoint()

@@ -214,6 +214,7 @@ def compile_definition(
             storage_of=storage_of,
             use_states=use_states,
             optional=state_tables,
+            ansi=session.conf.get("spark.sql.ansi.enabled") == "true",
         )
         kept = keeper.plan(whole, columns)
     except NotIncremental as refusal:
@@ -272,12 +273,14 @@ class Keeper:
     storage_of: StorageOf
     use_states: bool
     optional: bool
+    ansi: bool
     states: list[StateTable] = field(default_factory=list)
     _shapes: dict[object, TableName] = field(default_factory=dict)
 
     def plan(self, whole: Operator, columns: tuple[Column, ...]) -> Kept:
         root = cut_states(whole, self.types, self._typed, self._keep, optional=self.optional)
-        plan = plan_root(root, tuple(c.name for c in columns), self.types, use_states=self.use_states)
+        public = tuple(c.name for c in columns)
+        plan = plan_root(root, public, self.types, use_states=self.use_states, ansi=self.ansi)
         inexact = {s.storage: s.compiled.compare for s in self.states if s.compiled.compare}
         found = openness(root, inexact, self.types) if inexact else Openness()
         over_states = comparisons(plan, self.types)
@@ -339,11 +342,14 @@ class Keeper:
         return self._shapes[shape]
 
 
+_INEXACT = (Comparison.APPROXIMATE, Comparison.ZERO)
+
+
 def _fitting(columns: tuple[Column, ...], compare: Mapping[str, Comparison]) -> dict[str, Comparison]:
-    """A text, an array or a truth value that was made of an approximate float has no relative error: it is open."""
+    """A text, an array or a truth value that was made of an inexact float is open: it has no relative error."""
     types = {c.name: c.type for c in columns}
     return {
-        name: Comparison.OPEN if how is Comparison.APPROXIMATE and types[name] not in ("double", "float") else how
+        name: Comparison.OPEN if how in _INEXACT and types[name] not in ("double", "float") else how
         for name, how in compare.items()
     }
 
@@ -421,11 +427,11 @@ def _check_columns(columns: tuple[Column, ...]) -> None:
     for column in columns:
         if column.name.lower() in seen:
             raise TrickleError("DUPLICATE_COLUMN", f"two output columns are called {column.name}")
-        if column.name.lower() in _RESERVED or column.name.lower().startswith((HIDDEN_PREFIX, "__")):
+        if column.name.lower() in _RESERVED or column.name.lower().startswith(HIDDEN_PREFIX):
             raise TrickleError(
                 "INVALID_NAME",
                 f"output column {column.name}: this name is kept for hidden columns, like all that start with "
-                f"{HIDDEN_PREFIX} or __",
+                f"{HIDDEN_PREFIX}",
                 hint="Give the column an alias.",
             )
         if _UNSTORABLE.search(column.type):

@@ -1,44 +1,46 @@
-"""The one equality: multisets under Spark's grouping equality.
+"""When a stream table equals its definition: multisets under Spark's grouping equality.
 
-NULL = NULL, NaN = NaN, -0.0 = 0.0, maps by their sorted entries. Columns that SQL leaves open or that depend on the
-order of float additions are compared as `Comparison` says. verify, tests, the fuzzer and benchmarks all use `compare`.
+NULL = NULL, NaN = NaN, -0.0 = 0.0, maps by their sorted entries, variants by their bytes. Columns that SQL leaves open
+or that depend on the order of float additions are compared as `Comparison` says. verify, tests and benchmarks use it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_trickle.delta.root import Comparison
 from spark_trickle.model import Column
 from spark_trickle.spark.compile import quote
+from spark_trickle.spark.runtime import VARIANT_METADATA, VARIANT_VALUE, register_functions
+from spark_trickle.spark.types import Type, parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RELATIVE_ERROR = 1e-9
 
-# JSON keeps milliseconds unless told otherwise.
-_PRECISE = "map('timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX', 'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
+def comparable(value: str, type_: Type, depth: int = 0) -> str:
+    """An expression that Spark can group and sort by, equal exactly when the values count as equal.
 
-
-def canonical(expression: str, type_: str) -> str:
-    """An expression that is equal exactly when the values are, for types Spark itself cannot compare."""
-    if type_.startswith("map<") and "map<" not in type_[4:] and "variant" not in type_:
-        return f"array_sort(map_entries({expression}))"
-    if type_ == "variant":  # JSON alone does not tell a date from a string
-        return f"concat(schema_of_variant({expression}), to_json({expression}))"
-    if type_.startswith("map<"):
-        return f"array_sort(transform(map_entries({expression}), e -> to_json(e, {_PRECISE})))"
-    if "map<" in type_ or "variant" in type_:
-        return f"to_json(named_struct('v', {expression}), {_PRECISE})"
-    return expression
-
-
-def row_hash(columns: Sequence[Column]) -> str:
-    """A hash of the row that equal rows share. Never an identity by itself: columns are compared as well."""
-    return f"xxhash64({', '.join(canonical(quote(c.name), c.type) for c in columns)})"
+    The engine identifies rows by a finer equality and with code of its own (`spark/identity.py`): a fault there must
+    show here.
+    """
+    each = f"x{depth}"
+    inner = [comparable(f"{each}.{f}", p, depth + 1) for f, p in zip(("key", "value"), type_.parts, strict=False)]
+    if not type_.holds("map", "variant", "collated"):
+        return value  # Spark's own: NULL = NULL, NaN = NaN, -0.0 = 0.0, strings byte by byte
+    if type_.collated:
+        return f"encode({value} COLLATE UTF8_BINARY, 'UTF-8')"
+    if type_.name == "variant":  # JSON hides the types inside
+        return f"array({VARIANT_METADATA}({value}), {VARIANT_VALUE}({value}))"
+    if type_.name == "array":
+        return f"transform({value}, {each} -> {comparable(each, type_.parts[0], depth + 1)})"
+    if type_.name == "map":  # a map has no order
+        return f"array_sort(transform(map_entries({value}), {each} -> struct({inner[0]} AS k, {inner[1]} AS v)))"
+    fields = (comparable(f"{value}.{quote(f)}", p, depth) for f, p in zip(type_.fields, type_.parts, strict=True))
+    return f"if({value} IS NULL, NULL, struct({', '.join(f'{f} AS f{n}' for n, f in enumerate(fields))}))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Difference:
     missing: int  # in the right side only
     extra: int  # in the left side only
     examples: tuple[str, ...]
+    unjudged: tuple[str, ...] = ()  # columns that differ, and whose value SQL leaves open
 
     @property
     def equal(self) -> bool:
@@ -65,18 +68,21 @@ def compare(
     What SQL leaves open is compared too, and only if that differs left out: mostly no ties happened.
     """
     how = how or {}
+    if any("variant" in c.type for c in columns):
+        register_functions(session)
     if Comparison.OPEN in how.values():
         strict = {name: one for name, one in how.items() if one is not Comparison.OPEN}
         found = _compare(session, left, right, columns, strict)
         if found.equal:
             return found
-    return _compare(session, left, right, columns, how)
+    found = _compare(session, left, right, columns, how)
+    return replace(found, unjudged=tuple(c.name for c in columns if how.get(c.name) is Comparison.OPEN))
 
 
 def _compare(
     session: SparkSession, left: str, right: str, columns: Sequence[Column], how: Mapping[str, Comparison]
 ) -> Difference:
-    exact = [c for c in columns if how.get(c.name, Comparison.EXACT) in (Comparison.EXACT, Comparison.BAG)]
+    exact = [c for c in columns if how.get(c.name) not in (Comparison.APPROXIMATE, Comparison.OPEN)]
     floats = [c for c in columns if how.get(c.name) is Comparison.APPROXIMATE]
     keys = ", ".join(f"{_key(c, how)} AS {quote(f'k{n}')}" for n, c in enumerate(exact))
     names = ", ".join(quote(f"k{n}") for n in range(len(exact)))
@@ -102,7 +108,7 @@ def _compare(
 
 
 def _castable(column: Column) -> bool:
-    return column.type != "variant"
+    return "variant" not in column.type
 
 
 def _shown(shown: str) -> str:
@@ -110,9 +116,8 @@ def _shown(shown: str) -> str:
 
 
 def _key(column: Column, how: Mapping[str, Comparison]) -> str:
-    if how.get(column.name) is Comparison.BAG:
-        return f"array_sort({quote(column.name)})"
-    return canonical(quote(column.name), column.type)
+    key = comparable(quote(column.name), parse_type(column.type))
+    return f"array_sort({key})" if how.get(column.name) is Comparison.BAG else key
 
 
 def _approximately(

@@ -12,8 +12,8 @@ from spark_trickle.lake.staging import Staging
 from spark_trickle.model import Column, Pointer, TableName
 from spark_trickle.refresh.as_written import definition_view
 from spark_trickle.refresh.definition import Compiled
-from spark_trickle.refresh.equality import row_hash
 from spark_trickle.spark.compile import compile_sql, quote, quote_table
+from spark_trickle.spark.identity import row_hash
 from spark_trickle.sql.algebra import State
 
 
@@ -27,6 +27,9 @@ class AttemptLeaves:
         return self.attempt.qualified(table)
 
     def changes(self, table: TableName) -> str:
+        raise TrickleError("INTERNAL", f"a full refresh asks for the changes of {table}")
+
+    def weight(self, table: TableName) -> str:
         raise TrickleError("INTERNAL", f"a full refresh asks for the changes of {table}")
 
     def small(self, table: TableName) -> bool:  # noqa: ARG002

@@ -13,7 +13,7 @@ from spark_trickle.lake import changelog
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.delta_feed import read_delta_changes
 from spark_trickle.lake.delta_log import is_delta
-from spark_trickle.lake.feed import Feed, read_changes
+from spark_trickle.lake.feed import Feed, read_changes, weight_name
 from spark_trickle.lake.jvm import Java, TableFacts, let_go
 from spark_trickle.lake.shape import made_again, same_where_shared, shown_type
 from spark_trickle.lake.tables import Lake
@@ -21,10 +21,11 @@ from spark_trickle.model import Dependency, InputKind, Pointer, TableName, UsedC
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.compile import quote
 from spark_trickle.spark.order import is_large
+from spark_trickle.spark.runtime import collect_local
 from spark_trickle.sql.algebra import WEIGHT, State
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 # Feeds and key lists of at most this many rows are broadcast.
 SMALL = 100_000
@@ -107,19 +108,6 @@ def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
     return None
 
 
-def collect_small(frame: DataFrame, into: SparkSession | None = None) -> tuple[DataFrame | None, int]:
-    """The relation as a local one, if it is small; rows stay in the JVM and keep their exact values."""
-    from pyspark.sql import DataFrame as Frame
-
-    session = into or frame.sparkSession
-    found = frame._jdf.takeAsList(LOCAL + 1)
-    rows = found.size()
-    if rows > LOCAL:
-        return None, 0
-    local = session._jsparkSession.createDataFrame(found, frame._jdf.schema())
-    return Frame(local, session), rows
-
-
 @dataclass(slots=True)
 class Feeds:
     """The change feeds of one attempt, and the names its SQL uses for tables (`Leaves`)."""
@@ -193,7 +181,7 @@ class Feeds:
 
     def materialize_small(self, frame: DataFrame, what: str) -> tuple[str, int] | None:
         """The same, but only if it has few rows."""
-        few, rows = collect_small(frame)
+        few, rows = collect_local(frame, LOCAL)
         if few is None:
             return None
         view = self.attempt.view_name(what)
@@ -252,11 +240,15 @@ class Feeds:
         if table not in self._views:
             frame = self.feeds[table].frame if table in self.feeds else None
             if frame is None:  # asked for only when the pass that drops unchanged inputs is switched off
-                return f"(SELECT *, 0L AS {quote(WEIGHT)} FROM {self.attempt.qualified(table)} WHERE false)"
+                weight = quote(self.weight(table))
+                return f"(SELECT *, 0L AS {weight} FROM {self.attempt.qualified(table)} WHERE false)"
             view = self.attempt.view_name("changes")
             frame.createOrReplaceTempView(view)
             self._views[table] = view
         return quote(self._views[table])
+
+    def weight(self, table: TableName) -> str:
+        return weight_name(self.inputs[table].columns) if table in self.inputs else WEIGHT
 
     def small(self, table: TableName) -> bool:
         if not table.namespace:  # a materialized view of this attempt

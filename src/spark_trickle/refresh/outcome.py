@@ -1,11 +1,12 @@
 """A DIFFERENTIAL refresh: from feeds to rows that leave and rows that enter the storage.
 
-Every kind of identity ends in the same two lists: positions (`__file`, `__pos`) of stored rows to delete, and new rows
-to append. So apply needs no MERGE, no key in storage and no second look at the target.
+Every kind of identity ends in the same two lists: positions (`_t_file`, `_t_pos`) of stored rows to delete, and new
+rows to append. So apply needs no MERGE, no key in storage and no second look at the target.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,12 +19,14 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake.changelog import Delta
 from spark_trickle.lake.staging import MANY_POSITIONS, Staging
 from spark_trickle.model import Column, TableName
-from spark_trickle.refresh.equality import canonical, row_hash
 from spark_trickle.refresh.inputs import SMALL, Feeds
+from spark_trickle.spark.analyze import data_error
 from spark_trickle.spark.compile import compile_parts, compile_sql, quote
+from spark_trickle.spark.identity import identity, row_hash
 from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, TopK, Weigh
 
 Stage = Callable[[str], Any]  # a context manager that times a named stage
+_COLLATION = re.compile(r" collate \w+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,31 @@ class Differential:
         if plan.algebra is not None:
             return self._algebraic(plan)
         return self._groups(plan)
+
+    def run_carefully(self, plan: Plan) -> Counts:
+        """The same without evaluating anything on rows that are in neither state.
+
+        A delta pairs old rows with new ones before the pairs cancel, and adds what leaves to what enters. An expression
+        may fail for such a pair, a sum of changes may be larger than any sum. So everything is computed from the new
+        state, where only the definition's own errors can happen, and compared with what is stored.
+        """
+        if isinstance(plan, Keyed) and plan.algebra is not None:
+            try:
+                return self._groups(plan)  # enough where a sum was the trouble
+            except Exception as error:
+                if data_error(error) is None:
+                    raise
+        with self.stage("delta"):
+            fresh = compile_sql(plan.full, self.feeds)
+        if isinstance(plan, Keyed):
+            return self._all_groups(plan, fresh)
+        columns = tuple(c for c in (*self.columns, *plan.hidden) if c.name != HASH)
+        listed = ", ".join(quote(c.name) for c in columns)
+        both = (
+            f"SELECT {_as_stored(columns)}, 1L AS {WEIGHT} FROM ({fresh}) "
+            f"UNION ALL SELECT {listed}, -1L AS {WEIGHT} FROM {self.staging.target}"
+        )
+        return self._change_rows(both, columns)
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
@@ -111,9 +139,8 @@ class Differential:
             if affected is None:
                 return Counts()
         columns = (*self.columns, *plan.hidden_keys)
-        listed = ", ".join(quote(c.name) for c in columns)
         tree = optimize(plan.recomputed(Named(view=affected, names=names)), self.feeds.facts, self.passes)
-        fresh = f"SELECT {listed}, 1L AS {WEIGHT} FROM ({self._staged(tree)})"
+        fresh = f"SELECT {_as_stored(columns)}, 1L AS {WEIGHT} FROM ({self._staged(tree)})"
         stored = f"SELECT {', '.join(f'__s.{quote(c.name)}' for c in columns)}, -1L AS {WEIGHT}"
         if names:
             on = " AND ".join(f"__s.{quote(k.stored)} <=> __k.{quote(k.name + '__key')}" for k in plan.keys)
@@ -150,8 +177,8 @@ class Differential:
         order = ", ".join(s.sql() for s in plan.ordered())
         session = self.feeds.attempt.session
         found = session.sql(
-            f"SELECT count_if(__stored), count_if(NOT __stored AND __rank <= {limit}) FROM (SELECT __stored, "
-            f"rank() OVER (ORDER BY {order}) AS __rank FROM (SELECT {listed}, true AS __stored FROM "
+            f"SELECT count_if(_t_stored), count_if(NOT _t_stored AND _t_rank <= {limit}) FROM (SELECT _t_stored, "
+            f"rank() OVER (ORDER BY {order}) AS _t_rank FROM (SELECT {listed}, true AS _t_stored FROM "
             f"{self.staging.target} UNION ALL SELECT {listed}, false FROM {quote(changed)}))"
         ).first()
         assert found is not None
@@ -206,7 +233,6 @@ class Differential:
         if minus:
             with self.stage("lookup"):
                 doomed, found = self._cache(self._doomed(view, columns), "doomed")
-                exact = not _loose(columns)
             if found != minus:
                 raise TrickleError(
                     "INTEGRITY",
@@ -221,11 +247,9 @@ class Differential:
             self._write(coming if plus else None, doomed if minus else None, minus)
         stored = f"{listed}, {quote(HASH)}"
         parts = [f"SELECT {stored}, 1L AS {WEIGHT} FROM (SELECT *, {copies} FROM {quote(view)} WHERE {WEIGHT} > 0)"]
-        if minus and exact:
+        if minus:
             parts.append(f"SELECT {stored}, {WEIGHT} FROM {quote(view)} WHERE {WEIGHT} < 0")
-        elif minus:
-            parts.append(f"SELECT {stored}, -1L AS {WEIGHT} FROM {quote(doomed)}")
-        self._keep_delta(parts, (view, doomed) if minus and not exact else (view,), plus, minus)
+        self._keep_delta(parts, (view,), plus, minus)
         return Counts(inserted=plus, deleted=minus)
 
     def _keep_delta(self, parts: Sequence[str], views: tuple[str, ...], added: int, removed: int) -> None:
@@ -243,12 +267,11 @@ class Differential:
         return "/*+ COALESCE(1) */ " if total <= SMALL else ""
 
     def _consolidated(self, sql: str, columns: tuple[Column, ...]) -> str:
-        """Equal rows folded into one weight; rows that came and went are gone."""
+        """Rows of the same values folded into one weight; rows that came and went are gone."""
         keys, shown = [], []
         for c in columns:
-            form = canonical(quote(c.name), c.type)
+            form = identity(quote(c.name), c.type)
             keys.append(form)
-            # A value whose canonical form is another expression stands for all rows that share the form.
             shown.append(quote(c.name) if form == quote(c.name) else f"any_value({quote(c.name)}) AS {quote(c.name)}")
         return (
             f"SELECT *, {row_hash(columns)} AS {quote(HASH)} FROM (SELECT {', '.join(shown)}, "
@@ -256,23 +279,19 @@ class Differential:
         )
 
     def _doomed(self, view: str, columns: tuple[Column, ...]) -> str:
-        """Which stored copies leave: any n of the equal ones."""
+        """Which stored copies leave: any n of the same ones."""
         same = " AND ".join(
-            f"{canonical(f'__s.{quote(c.name)}', c.type)} <=> {canonical(f'__d.{quote(c.name)}', c.type)}"
+            f"{identity(f'__s.{quote(c.name)}', c.type)} <=> {identity(f'__d.{quote(c.name)}', c.type)}"
             for c in columns
         )
-        # A consumer must see the very values that leave, not only equal ones.
-        values = [f"__s.{quote(c)}" for c in (*(c.name for c in columns), HASH)] if _loose(columns) else []
-        inner = "".join(f", {v} AS {quote(f'__v{n}')}" for n, v in enumerate(values))
-        outer = "".join(f", {quote(f'__v{n}')} AS {v.removeprefix('__s.')}" for n, v in enumerate(values))
-        whole = ", ".join([f"__d.{quote(HASH)}", *(canonical(f"__d.{quote(c.name)}", c.type) for c in columns)])
+        whole = ", ".join([f"__d.{quote(HASH)}", *(identity(f"__d.{quote(c.name)}", c.type) for c in columns)])
         return (
-            f"SELECT __file, __pos, true AS __doomed{outer} FROM ("
-            f"SELECT {self._hint_alias(view, '__d')}__s._file AS __file, __s._pos AS __pos, "
-            f"-__d.{WEIGHT} AS __n{inner}, "
-            f"row_number() OVER (PARTITION BY {whole} ORDER BY __s._file, __s._pos) AS __rn "
+            f"SELECT _t_file, _t_pos, true AS _t_doomed FROM ("
+            f"SELECT {self._hint_alias(view, '__d')}__s._file AS _t_file, __s._pos AS _t_pos, "
+            f"-__d.{WEIGHT} AS _t_n, "
+            f"row_number() OVER (PARTITION BY {whole} ORDER BY __s._file, __s._pos) AS _t_rn "
             f"FROM {self.staging.target} __s JOIN (SELECT * FROM {quote(view)} WHERE {WEIGHT} < 0) __d "
-            f"ON __s.{quote(HASH)} = __d.{quote(HASH)} AND {same}) WHERE __rn <= __n"
+            f"ON __s.{quote(HASH)} = __d.{quote(HASH)} AND {same}) WHERE _t_rn <= _t_n"
         )
 
     def _weights(self, view: str) -> tuple[int, int]:
@@ -304,11 +323,11 @@ class Differential:
         session = self.feeds.attempt.session
         if not self.feeds.is_local(doomed):
             found = session.sql(
-                f"SELECT __file, collect_list(__pos) FROM {quote(doomed)} WHERE __doomed GROUP BY __file"
+                f"SELECT _t_file, collect_list(_t_pos) FROM {quote(doomed)} WHERE _t_doomed GROUP BY _t_file"
             ).collect()
             return {r[0]: r[1] for r in found}
         positions: dict[str, list[int]] = {}
-        for file, pos in session.sql(f"SELECT __file, __pos FROM {quote(doomed)} WHERE __doomed").collect():
+        for file, pos in session.sql(f"SELECT _t_file, _t_pos FROM {quote(doomed)} WHERE _t_doomed").collect():
             positions.setdefault(file, []).append(pos)
         return positions
 
@@ -318,11 +337,11 @@ class Differential:
         return (*self.columns, *plan.hidden)
 
     def _stored(self, plan: Keyed, by: str, key_of: Callable[[str], str]) -> str:
-        """The stored rows of the affected keys, with their positions; columns prefixed `o__`."""
-        listed = ", ".join(f"__s.{quote(c.name)} AS {quote('o__' + c.name)}" for c in self._storage_columns(plan))
+        """The stored rows of the affected keys, with their positions; columns prefixed `_t_o_`."""
+        listed = ", ".join(f"__s.{quote(c.name)} AS {quote('_t_o_' + c.name)}" for c in self._storage_columns(plan))
         on = " AND ".join(f"__s.{quote(k.stored)} <=> __k.{quote(key_of(k.name))}" for k in plan.keys) or "true"
         return (
-            f"SELECT {self._hint_alias(by, '__k')}__s._file AS __file, __s._pos AS __pos, {listed} "
+            f"SELECT {self._hint_alias(by, '__k')}__s._file AS _t_file, __s._pos AS _t_pos, {listed} "
             f"FROM {self.staging.target} __s JOIN {quote(by)} __k ON {on}"
         )
 
@@ -345,10 +364,10 @@ class Differential:
     def _merged(self, plan: Keyed, change: str) -> str:
         """One row per changed group: new states and columns, the old position, whether the group lives on."""
         hint = self._hint_alias(change, "__o")
-        on = " AND ".join(f"__d.{quote(k.name)} <=> __o.{quote('o__' + k.stored)}" for k in plan.keys) or "true"
+        on = " AND ".join(f"__d.{quote(k.name)} <=> __o.{quote('_t_o_' + k.stored)}" for k in plan.keys) or "true"
         states, again = [], ["false"]
         for s in plan.states:
-            old, delta, name = f"__o.{quote('o__' + s.name)}", f"__d.{quote(s.name)}", quote(s.name)
+            old, delta, name = f"__o.{quote('_t_o_' + s.name)}", f"__d.{quote(s.name)}", quote(s.name)
             if s.merge is Merge.ADD:
                 states.append(f"CAST(coalesce({old}, 0) + {delta} AS {s.type}) AS {name}")
                 continue
@@ -359,48 +378,52 @@ class Differential:
             # Nothing left to compare with: the extremum, if there is one, must be looked for.
             again.append(f"({removed} IS NOT NULL AND ({best} IS NULL OR {reaches}))")
         keys = ", ".join(f"__d.{quote(k.name)}" for k in plan.keys)
-        olds = ", ".join(f"__o.{quote('o__' + c.name)}" for c in self._storage_columns(plan))
+        olds = ", ".join(f"__o.{quote('_t_o_' + c.name)}" for c in self._storage_columns(plan))
         count = quote(plan.count.name)
         living = f"{count} > 0" if plan.keys else "true"
+        # A group that is not stored has nothing to lose, and the one row of a global aggregate is always stored.
+        moved = " OR ".join(f"{quote(s.name)} <> 0" for s in plan.states if s.merge is Merge.ADD)
+        lost = f"{count} < 0 OR (_t_file IS NULL AND {count} = 0 AND ({moved}))" if plan.keys else "_t_file IS NULL"
         public = {i.name for i in plan.items}
-        outputs = [f"{i.scalar.sql()} AS {quote('n__' + i.name)}" for i in plan.finals()]
-        outputs += [f"{quote(k.name)} AS {quote('n__' + k.stored)}" for k in plan.keys if k.stored not in public]
-        outputs += [f"{quote(s.name)} AS {quote('n__' + s.name)}" for s in plan.states]
+        outputs = [f"{i.scalar.sql()} AS {quote('_t_n_' + i.name)}" for i in plan.finals()]
+        outputs += [f"{quote(k.name)} AS {quote('_t_n_' + k.stored)}" for k in plan.keys if k.stored not in public]
+        outputs += [f"{quote(s.name)} AS {quote('_t_n_' + s.name)}" for s in plan.states]
         inner = (
-            f"SELECT {hint}{keys + ', ' if keys else ''}{', '.join(states)}, {' OR '.join(again)} AS __again, "
-            f"__o.__file, __o.__pos, {olds} FROM {quote(change)} __d "
+            f"SELECT {hint}{keys + ', ' if keys else ''}{', '.join(states)}, {' OR '.join(again)} AS _t_again, "
+            f"__o._t_file, __o._t_pos, {olds} FROM {quote(change)} __d "
             f"LEFT JOIN ({self._stored(plan, change, str)}) __o ON {on}"
         )
         kept = "".join(f"{quote(k.name)} AS {quote(k.name + '__key')}, " for k in plan.keys)
-        passed = ", ".join(quote("o__" + c.name) for c in self._storage_columns(plan))
+        passed = ", ".join(quote("_t_o_" + c.name) for c in self._storage_columns(plan))
         return self._marked(
             plan,
-            f"SELECT {kept}__file, __pos, __again, ({living}) AS __new, {', '.join(outputs)}, {passed} FROM ({inner})",
+            f"SELECT {kept}_t_file, _t_pos, _t_again, ({living}) AS _t_new, ({lost}) AS _t_lost, "
+            f"{', '.join(outputs)}, {passed} FROM ({inner})",
         )
 
     def _marked(self, plan: Keyed, sql: str) -> str:
-        """Which stored rows leave and which new rows enter: equal ones stay where they are."""
+        """Which stored rows leave and which new rows enter: the same ones stay where they are."""
         equal = " AND ".join(
-            f"{canonical(quote('n__' + c.name), c.type)} <=> {canonical(quote('o__' + c.name), c.type)}"
+            f"{identity(quote('_t_n_' + c.name), c.type)} <=> {identity(quote('_t_o_' + c.name), c.type)}"
             for c in self._storage_columns(plan)
         )
         return (
-            f"SELECT *, __file IS NOT NULL AND NOT (__new AND ({equal})) AS __doomed, "
-            f"__new AND NOT (__file IS NOT NULL AND ({equal})) AS __enters FROM ({sql})"
+            f"SELECT *, _t_file IS NOT NULL AND NOT (_t_new AND ({equal})) AS _t_doomed, "
+            f"_t_new AND NOT (_t_file IS NOT NULL AND ({equal})) AS _t_enters FROM ({sql})"
         )
 
     def _rescanned(self, plan: Keyed, merged: str) -> str:
         """Groups that lost their extremum, recomputed; the others as they are."""
         names = tuple(f"{k.name}__key" for k in plan.keys)
         listed = ", ".join(map(quote, names)) or "1 AS `_`"
-        wanted, again = self._cache(f"SELECT {listed} FROM {quote(merged)} WHERE __again", "rescan")
+        wanted, again = self._cache(f"SELECT {listed} FROM {quote(merged)} WHERE _t_again", "rescan")
         if not again:
             return merged
-        shape = "__file, __pos, __doomed, __enters, " + ", ".join(
-            quote(side + c.name) for side in ("n__", "o__") for c in self._storage_columns(plan)
+        shape = "_t_file, _t_pos, _t_lost, _t_doomed, _t_enters, " + ", ".join(
+            quote(side + c.name) for side in ("_t_n_", "_t_o_") for c in self._storage_columns(plan)
         )
         fresh = self._fresh(plan, wanted, names)
-        both = f"SELECT {shape} FROM {quote(merged)} WHERE NOT __again UNION ALL SELECT {shape} FROM ({fresh})"
+        both = f"SELECT {shape} FROM {quote(merged)} WHERE NOT _t_again UNION ALL SELECT {shape} FROM ({fresh})"
         return self._cache(both, "merged")[0]
 
     def _groups(self, plan: Keyed) -> Counts:
@@ -419,61 +442,86 @@ class Differential:
             merged, _ = self._cache(self._fresh(plan, affected, names), "merged")
         return self._replace(plan, merged)
 
+    def _all_groups(self, plan: Keyed, fresh: str) -> Counts:
+        columns = self._storage_columns(plan)
+        new = ", ".join(f"{quote(c.name)} AS {quote('_t_n_' + c.name)}" for c in columns)
+        old = ", ".join(f"{quote(c.name)} AS {quote('_t_o_' + c.name)}" for c in columns)
+        same = " AND ".join(f"__f.{quote('_t_n_' + k.stored)} <=> __o.{quote('_t_o_' + k.stored)}" for k in plan.keys)
+        with self.stage("lookup"):
+            merged, _ = self._cache(
+                self._marked(
+                    plan,
+                    f"SELECT *, _t_is_new IS NOT NULL AS _t_new, false AS _t_lost FROM "
+                    f"(SELECT {new}, true AS _t_is_new FROM ({fresh})) __f FULL OUTER JOIN "
+                    f"(SELECT {old}, _file AS _t_file, _pos AS _t_pos FROM {self.staging.target}) __o "
+                    f"ON {same or 'true'}",
+                ),
+                "merged",
+            )
+        return self._replace(plan, merged)
+
     def _fresh(self, plan: Keyed, affected: str, names: tuple[str, ...]) -> str:
         """Per affected key: its recomputed row, if it still has one, and its stored row, if it had one."""
         tree = optimize(plan.recomputed(Named(view=affected, names=names)), self.feeds.facts, self.passes)
         columns = self._storage_columns(plan)
-        new = ", ".join(f"{quote(c.name)} AS {quote('n__' + c.name)}" for c in columns)
-        fresh = f"SELECT {new}, true AS __new FROM ({self._staged(tree)})"
+        new = ", ".join(f"{quote(c.name)} AS {quote('_t_n_' + c.name)}" for c in columns)
+        fresh = f"SELECT {new}, true AS _t_new FROM ({self._staged(tree)})"
         stored = self._stored(plan, affected, lambda name: f"{name}__key")
         hint = "/*+ BROADCAST(__f, __o) */ " if self.feeds.sizes[affected] <= SMALL else ""
-        to_fresh = " AND ".join(f"__k.{quote(k.name + '__key')} <=> __f.{quote('n__' + k.stored)}" for k in plan.keys)
-        to_stored = " AND ".join(f"__k.{quote(k.name + '__key')} <=> __o.{quote('o__' + k.stored)}" for k in plan.keys)
+        to_fresh, to_stored = (
+            " AND ".join(f"__k.{quote(k.name + '__key')} <=> {alias}.{quote(side + k.stored)}" for k in plan.keys)
+            for alias, side in (("__f", "_t_n_"), ("__o", "_t_o_"))
+        )
         listed = ", ".join(
-            [f"__f.{quote('n__' + c.name)}" for c in columns] + [f"__o.{quote('o__' + c.name)}" for c in columns]
+            [f"__f.{quote('_t_n_' + c.name)}" for c in columns] + [f"__o.{quote('_t_o_' + c.name)}" for c in columns]
         )
         return self._marked(
             plan,
-            f"SELECT {hint}__o.__file, __o.__pos, coalesce(__f.__new, false) AS __new, {listed} "
+            f"SELECT {hint}__o._t_file, __o._t_pos, coalesce(__f._t_new, false) AS _t_new, false AS _t_lost, {listed} "
             f"FROM {quote(affected)} __k "
             f"LEFT JOIN ({fresh}) __f ON {to_fresh or 'true'} LEFT JOIN ({stored}) __o ON {to_stored or 'true'}",
         )
 
     def _replace(self, plan: Keyed, merged: str) -> Counts:
-        inserted, updated, deleted, places = self._kinds(merged)
+        inserted, updated, deleted, places, lost = self._kinds(merged)
         old = updated + deleted
+        if lost:
+            raise TrickleError(
+                "INTEGRITY", f"{self.staging.storage} lacks rows that should change: {lost} of its groups are not right"
+            )
         if places != old:
             raise TrickleError("INTEGRITY", f"{self.staging.storage} holds a key more than once")
         if not inserted + old:
             return Counts()
         with self.stage("apply"):
-            listed = ", ".join(f"{quote('n__' + c.name)} AS {quote(c.name)}" for c in self._storage_columns(plan))
+            listed = ", ".join(f"{quote('_t_n_' + c.name)} AS {quote(c.name)}" for c in self._storage_columns(plan))
             coming = inserted + updated
-            rows = f"SELECT {self._coalesce(coming)}{listed} FROM {quote(merged)} WHERE __enters"
+            rows = f"SELECT {self._coalesce(coming)}{listed} FROM {quote(merged)} WHERE _t_enters"
             self._write(rows if coming else None, merged if old else None, old)
-        leaving = ", ".join(f"{quote('o__' + c.name)} AS {quote(c.name)}" for c in self._storage_columns(plan))
+        leaving = ", ".join(f"{quote('_t_o_' + c.name)} AS {quote(c.name)}" for c in self._storage_columns(plan))
         parts = (
-            f"SELECT {listed}, 1L AS {WEIGHT} FROM {quote(merged)} WHERE __enters",
-            f"SELECT {leaving}, -1L AS {WEIGHT} FROM {quote(merged)} WHERE __doomed",
+            f"SELECT {listed}, 1L AS {WEIGHT} FROM {quote(merged)} WHERE _t_enters",
+            f"SELECT {leaving}, -1L AS {WEIGHT} FROM {quote(merged)} WHERE _t_doomed",
         )
         self._keep_delta(parts[: 2 if old else 1], (merged,), coming, old)
         return Counts(inserted, updated, deleted)
 
-    def _kinds(self, merged: str) -> tuple[int, int, int, int]:
-        """Groups inserted, updated, deleted, and how many different stored rows leave."""
+    def _kinds(self, merged: str) -> tuple[int, int, int, int, int]:
+        """Groups inserted, updated, deleted, how many different stored rows leave, and groups that cannot be right."""
         session = self.feeds.attempt.session
         if self.feeds.is_local(merged):
-            rows = session.sql(f"SELECT __doomed, __enters, __file, __pos FROM {quote(merged)}").collect()
+            rows = session.sql(f"SELECT _t_doomed, _t_enters, _t_file, _t_pos, _t_lost FROM {quote(merged)}").collect()
             kinds = [(bool(r[0]), bool(r[1])) for r in rows]
             places = len({(r[2], r[3]) for r in rows if r[0]})
-            return kinds.count((False, True)), kinds.count((True, True)), kinds.count((True, False)), places
+            lost = sum(bool(r[4]) for r in rows)
+            return kinds.count((False, True)), kinds.count((True, True)), kinds.count((True, False)), places, lost
         found = session.sql(
-            "SELECT count_if(NOT __doomed AND __enters), count_if(__doomed AND __enters), "
-            "count_if(__doomed AND NOT __enters), count(DISTINCT CASE WHEN __doomed THEN __file END, "
-            f"CASE WHEN __doomed THEN __pos END) FROM {quote(merged)}"
+            "SELECT count_if(NOT _t_doomed AND _t_enters), count_if(_t_doomed AND _t_enters), "
+            "count_if(_t_doomed AND NOT _t_enters), count(DISTINCT CASE WHEN _t_doomed THEN _t_file END, "
+            f"CASE WHEN _t_doomed THEN _t_pos END), count_if(_t_lost) FROM {quote(merged)}"
         ).first()
         assert found is not None
-        return int(found[0]), int(found[1]), int(found[2]), int(found[3])
+        return int(found[0]), int(found[1]), int(found[2]), int(found[3]), int(found[4])
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,6 +540,9 @@ class LevelLeaves:
             return self.feeds.changes(table)
         return self.change or f"(SELECT *, 0L AS {quote(WEIGHT)} FROM {self.stored} WHERE false)"
 
+    def weight(self, table: TableName) -> str:
+        return WEIGHT if table == PREVIOUS else self.feeds.weight(table)
+
     def small(self, table: TableName) -> bool:
         return table != PREVIOUS and self.feeds.small(table)
 
@@ -499,9 +550,14 @@ class LevelLeaves:
         return None if table == PREVIOUS else self.feeds.total(table)
 
 
-def _loose(columns: Sequence[Column]) -> bool:
-    """Whether values that are equal as Spark groups them can differ: -0.0 and 0.0, maps, collated strings."""
-    return any(part in c.type for c in columns for part in ("float", "double", "map<", "variant", "collate"))
+def _as_stored(columns: Sequence[Column]) -> str:
+    """Columns in the types that the storage has: Iceberg knows no collations."""
+    return ", ".join(
+        f"CAST({quote(c.name)} AS {_COLLATION.sub('', c.type)}) AS {quote(c.name)}"
+        if _COLLATION.search(c.type)
+        else quote(c.name)
+        for c in columns
+    )
 
 
 def _retracts(tree: Operator) -> bool:

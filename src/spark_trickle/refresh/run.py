@@ -44,7 +44,7 @@ from spark_trickle.refresh.outcome import Counts, Differential
 from spark_trickle.refresh.record import Work, completed, forget, member_of, new_state, state_member_of
 from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, shown, size_of, touched
 from spark_trickle.refresh.stages import Stages
-from spark_trickle.spark.analyze import spark_error
+from spark_trickle.spark.analyze import data_error, spark_error
 
 _log = logging.getLogger(__name__)
 
@@ -282,16 +282,16 @@ class Refresher:
             attempt.tune(small=decision.action is Action.DIFFERENTIAL and feeds.all_small)
             try:
                 staging = self._apply(work, compiled, feeds, cut, opened)
-            except TrickleError as error:
-                if error.code != "INTEGRITY" or (asked or table.mode) is Mode.DIFFERENTIAL:
+            except Exception as error:
+                again = _second_try(error, decision, asked or table.mode)
+                if again is None:
                     raise
-                # The storage is not what the deltas say it should be: start it anew.
                 while len(opened) > before:
                     self.discard(opened.pop())
                 attempt.restore(cut.pointers, table.storage)
-                work.decision = Decision(Action.REINITIALIZE, f"INTEGRITY: {error.message}")
+                work.decision = again
                 attempt.tune(small=False)
-                staging = self._apply(work, compiled, feeds, cut, opened)
+                staging = self._apply(work, compiled, feeds, cut, opened, carefully=True)
             if staging is not None:
                 hand_over(staging, feeds, table, known, stages)
             hidden = {s.table.storage for s in states}
@@ -345,7 +345,16 @@ class Refresher:
 
     # -- stage -----------------------------------------------------------------------------------------------------
 
-    def _apply(self, work: Work, compiled: Compiled, feeds: Feeds, cut: Cut, opened: list[Staging]) -> Staging | None:
+    def _apply(
+        self,
+        work: Work,
+        compiled: Compiled,
+        feeds: Feeds,
+        cut: Cut,
+        opened: list[Staging],
+        *,
+        carefully: bool = False,
+    ) -> Staging | None:
         table, attempt, action = work.table, work.attempt, work.decision.action
         if action is Action.NO_DATA:
             return None
@@ -355,7 +364,7 @@ class Refresher:
             staging = Staging.onto(attempt, table.storage)
             opened.append(staging)
             run = Differential(feeds, staging, compiled.columns, work.stages, self.passes)
-            work.counts = run.run(compiled.plan)
+            work.counts = run.run_carefully(compiled.plan) if carefully else run.run(compiled.plan)
             return staging
         reuse = compiled.layout == table.layout and table.storage in cut.pointers
         with work.stages("full"):
@@ -430,6 +439,20 @@ class Refresher:
                 staging.discard()
         except Exception as error:
             _log.warning("files of a failed refresh of %s stay behind: %s", staging.storage, error)
+
+
+def _second_try(error: Exception, decision: Decision, mode: Mode) -> Decision | None:
+    """What to do after a failure that need not be the definition's; None: it is what it is."""
+    if isinstance(error, TrickleError):
+        # The storage is not what the deltas say it should be: start it anew.
+        if error.code != "INTEGRITY" or mode is Mode.DIFFERENTIAL:
+            return None
+        return Decision(Action.REINITIALIZE, f"INTEGRITY: {error.message}")
+    met = data_error(error)
+    if met is None or decision.action is not Action.DIFFERENTIAL:
+        return None
+    # Perhaps for a row that is in neither state: the new state alone tells.
+    return replace(decision, reason=f"{decision.reason}; DELTA_FAILED: all rows compared, since the change met: {met}")
 
 
 def _idle(decision: Decision) -> bool:

@@ -189,6 +189,23 @@ def spark_error(error: BaseException) -> TrickleError:
     return TrickleError("SPARK_FAILED", _first_lines(text))
 
 
+# Classes of SQLSTATE that speak of the data: data exception, cardinality violation, raise_error, errors of functions.
+_OF_DATA = ("22", "21", "P0", "38", "39")
+
+
+def data_error(error: BaseException) -> str | None:
+    """What an evaluation failed for, if it failed for the values it met; None for any other error."""
+    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    while java is not None:
+        try:
+            if str(java.getSqlState() or "").startswith(_OF_DATA):
+                return _first_lines(str(java.getMessage())).partition("\n")[0]
+        except Exception:
+            pass  # not an exception of Spark's
+        java = java.getCause()
+    return None
+
+
 def _condition(error: BaseException) -> str:
     getter = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
     try:

@@ -66,6 +66,10 @@ class Leaves(Protocol):
 
     def changes(self, table: TableName) -> str: ...
 
+    def weight(self, table: TableName) -> str:
+        """What the weight of its changes is called: a table may have a column of the usual name."""
+        ...
+
     def small(self, table: TableName) -> bool:
         """Whether the changes of a table are few enough to broadcast."""
         ...
@@ -84,6 +88,9 @@ class PlainLeaves:
 
     def changes(self, table: TableName) -> str:
         return quote(f"changes of {table}")
+
+    def weight(self, table: TableName) -> str:  # noqa: ARG002
+        return WEIGHT
 
     def small(self, table: TableName) -> bool:  # noqa: ARG002
         return False
@@ -260,7 +267,9 @@ class _Compiler:
 
     @sql.register
     def _changes(self, op: Changes) -> str:
-        return self._read(op.scan, self.leaves.changes(op.scan.input), quote(WEIGHT))
+        name = self.leaves.weight(op.scan.input)
+        weight = quote(WEIGHT) if name == WEIGHT else f"{quote(name)} AS {quote(WEIGHT)}"
+        return self._read(op.scan, self.leaves.changes(op.scan.input), weight)
 
     @sql.register
     def _named(self, op: Named) -> str:

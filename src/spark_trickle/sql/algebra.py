@@ -2,7 +2,7 @@
 
 Column names are unique within a tree (`lower` makes them so), which keeps every rule free of scoping: a join is
 `SELECT * FROM l JOIN r`, and a column of one input can never be mistaken for another's. A *weighted* relation is a
-Z-set: it carries the column `__w` (WEIGHT). The delta of a tree is a tree of the same algebra, whose leaves are
+Z-set: it carries the column `_t_w` (WEIGHT). The delta of a tree is a tree of the same algebra, whose leaves are
 `Changes` and `AsOf` instead of `Scan`.
 """
 
@@ -17,7 +17,7 @@ from typing import ClassVar
 from spark_trickle.model import TableName
 from spark_trickle.sql.scalar import Scalar, column
 
-WEIGHT = "__w"
+WEIGHT = "_t_w"
 Fresh = Callable[[str], str]  # a prefix -> a column name that nothing else has
 
 

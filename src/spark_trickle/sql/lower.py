@@ -15,6 +15,7 @@ from sqlglot import exp
 from spark_trickle.errors import NotIncremental
 from spark_trickle.model import TableName
 from spark_trickle.sql.algebra import (
+    WEIGHT,
     Aggregate,
     Call,
     Constant,
@@ -92,7 +93,7 @@ class Lowering:
         self.views: dict[TableName, LakeView] = {}
         self.notices: list[str] = []
         self.sources = Sources(self)
-        self._taken: set[str] = {"__w"}
+        self._taken: set[str] = {WEIGHT}
         # CTEs by their body: read twice, computed once. The body is kept, or another could get its id.
         self._shared: dict[int, tuple[exp.Expr, Relation]] = {}
 

@@ -1,0 +1,59 @@
+package trickle.runtime;
+
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.types.DataTypes;
+import scala.collection.immutable.Nil$;
+import scala.collection.immutable.Seq;
+import scala.runtime.AbstractFunction0;
+import scala.runtime.AbstractFunction1;
+
+/**
+ * What the driver does with Spark's internal rows. Compiled at start by Janino, the compiler of Spark's own code
+ * generation: plain Java without lambdas, with casts instead of generics. Runs on the driver only.
+ */
+public class Runtime {
+
+  /**
+   * The rows of a frame as a local relation of another session: {frame, number of rows}, or null if there are more than
+   * `limit`. The rows stay internal rows: through external ones maps lose their order and strings their bytes.
+   */
+  public Object[] local(Dataset frame, SparkSession into, int limit) {
+    final QueryExecution execution = frame.limit(limit + 1).queryExecution();
+    InternalRow[] rows = (InternalRow[]) SQLExecution.withNewExecutionId(
+        execution, scala.Option.apply("collect"), new AbstractFunction0() {
+          public Object apply() {
+            return execution.executedPlan().executeCollect();
+          }
+        });
+    if (rows.length > limit) return null;
+    Seq data = scala.jdk.javaapi.CollectionConverters.asScala(Arrays.asList((Object[]) rows)).toSeq();
+    LocalRelation relation = new LocalRelation(execution.analyzed().output(), data, false, scala.Option.empty());
+    return new Object[] {Dataset.ofRows(into, relation), Integer.valueOf(rows.length)};
+  }
+
+  /** Let a session call `value` and `metadata` for the two binary parts of a VARIANT. */
+  public void variantFunctions(SparkSession session, String value, String metadata) {
+    FunctionRegistry registry = session.sessionState().functionRegistry();
+    registry.createOrReplaceTempFunction(value, calling("getValue"), "scala_udf");
+    registry.createOrReplaceTempFunction(metadata, calling("getMetadata"), "scala_udf");
+  }
+
+  private static AbstractFunction1 calling(final String method) {
+    return new AbstractFunction1() {
+      public Object apply(Object arguments) {
+        Expression variant = (Expression) ((Seq) arguments).head();
+        return new Invoke(
+            variant, method, DataTypes.BinaryType, Nil$.MODULE$, Nil$.MODULE$, true, true, true);
+      }
+    };
+  }
+}
