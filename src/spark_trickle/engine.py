@@ -8,8 +8,9 @@ with spark_trickle.connect("lakehouse") as tr:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from spark_trickle import statements
@@ -18,13 +19,14 @@ from spark_trickle.catalog.leases import Heartbeat
 from spark_trickle.catalog.rows import NamedCut
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
-from spark_trickle.lake.attempt import Attempts
+from spark_trickle.lake.attempt import Attempts, session_settings
 from spark_trickle.lake.cleanup import clean_up
 from spark_trickle.lake.cuts import Cuts, ReaderCut
 from spark_trickle.lake.protect import Protector
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import (
     Check,
+    Description,
     Explanation,
     HistoryEntry,
     LakeFunction,
@@ -52,6 +54,7 @@ from spark_trickle.spark.session import (
     release_session,
     use_delta,
 )
+from spark_trickle.spark.settings import differences, given
 from spark_trickle.sql.mentions import mentioned
 from spark_trickle.sql.parse import WordKind, words
 
@@ -120,23 +123,26 @@ class Trickle:
         mode: str | Mode = Mode.AUTO,
         initialize: bool = True,
         star: str | Star = Star.PIN,
+        settings: Mapping[str, object] | None = None,
     ) -> RefreshResult:
         """Define a stream table and fill it. All of it happens or nothing.
 
         `star` says what `SELECT *` means when a source gets other columns: PIN, those of now; FOLLOW, those it then
-        has, and the stream table is computed anew.
+        has, and the stream table is computed anew. `settings` are Spark's settings that the definition runs under, now
+        and ever after (docs/settings.md), such as `{"time_zone": "Europe/Berlin"}`; else those of this connection.
         """
-        return self._create(self._name(name), query, schedule, _mode(mode), _star(star), initialize=initialize)
-
-    def _create(
-        self, name: TableName, query: str, schedule: str | None, mode: Mode, star: Star, *, initialize: bool
-    ) -> RefreshResult:
+        full = self._name(name)
         checked = check_schedule(schedule, self.settings.min_schedule_seconds)
         text = query.strip().removesuffix(";").rstrip()
+        pins = given(settings or {})
         try:
-            return self._manager.create(name, text, self._namespace(), checked, mode, star, initialize=initialize)
+            result = self._manager.create(
+                full, text, self._namespace(), checked, _mode(mode), _star(star), pins, initialize=initialize
+            )
         except TrickleError as error:
             raise self._session_object(error, text) from error
+        told = differences(str(full), session_settings(self.spark), self.refresher.attempts.own_settings | pins)
+        return replace(result, notices=(*result.notices, *told))
 
     def alter_stream_table(
         self,
@@ -145,8 +151,9 @@ class Trickle:
         schedule: str | None = None,
         mode: str | Mode | None = None,
         star: str | Star | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> RefreshResult | None:
-        """Change what is given. A changed query recomputes the table; both appear in one transaction."""
+        """Change what is given. A changed query or setting recomputes the table; both appear in one transaction."""
         checked = check_schedule(schedule, self.settings.min_schedule_seconds)
         text = None if query is None else query.strip().removesuffix(";").rstrip()
         try:
@@ -157,6 +164,7 @@ class Trickle:
                 schedule=checked,
                 mode=None if mode is None else _mode(mode),
                 star=None if star is None else _star(star),
+                settings=given(settings or {}),
             )
         except TrickleError as error:
             raise self._session_object(error, text or "") from error
@@ -211,6 +219,10 @@ class Trickle:
     def explain(self, name: str | Sequence[str]) -> Explanation:
         """How a stream table is maintained, and what the next refresh would do."""
         return self._inspector.explain(self._name(name))
+
+    def describe(self, name: str | Sequence[str]) -> Description:
+        """What a stream table is: its definition and everything that bears on the definition's meaning."""
+        return self._inspector.describe(self._name(name))
 
     def verify(self, name: str | Sequence[str]) -> Verification:
         """Compare a stream table with its definition at its frontier, as multisets."""

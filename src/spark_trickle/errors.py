@@ -100,6 +100,9 @@ CODES: dict[str, Code] = {
     ),
     "UNKNOWN_SOURCE": Code(_U, "The lake has no such source.", "`tr.sources()` lists them."),
     "UNKNOWN_CUT": Code(_U, "There is no cut of that name.", "`tr.cuts()` lists them."),
+    "CUT_IS_READ_ONLY": Code(
+        _U, "A statement inside a cut would write.", "Run it outside of the cut: tr.sql(...); a cut is for reading."
+    ),
     "UNSUITABLE_SESSION": Code(
         _U, "The Spark session passed in cannot host a lake.", "Set what the message names before the session starts."
     ),

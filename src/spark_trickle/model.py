@@ -176,6 +176,8 @@ class StreamTable:
     functions: tuple[tuple[str, str], ...] = ()  # of the lake, that its content was computed with: name and version
     star: Star = Star.PIN
     shapes: tuple[tuple[TableName, Shape], ...] = ()  # of the sources, also of those below views and state tables
+    # What Spark's settings are for its definition, by name; None: not set. Empty: from before settings were kept.
+    settings: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def reads(self) -> tuple[Dependency, ...]:
@@ -287,6 +289,50 @@ class Explanation:
         lines += ["", "operators:", self.operators, "", "full refresh:", self.full_sql]
         if self.delta_sql:
             lines += ["", "differential refresh:", self.delta_sql]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a stream table is: what `describe` shows."""
+
+    name: str
+    definition: str
+    namespace: str  # unqualified names in the definition are looked up here
+    status: Status
+    mode: Mode
+    schedule: str | None
+    star: Star
+    incremental: bool
+    reason: str | None
+    columns: tuple[Column, ...]
+    inputs: tuple[tuple[str, InputKind], ...]
+    functions: tuple[tuple[str, str], ...]  # of the lake: name and version
+    settings: tuple[tuple[str, str | None], ...]  # pinned; those that differ from Spark's defaults first
+    unusual: int  # how many differ
+    storage: str
+    states: tuple[str, ...]  # storage of its hidden state tables
+    data_timestamp: datetime | None
+    created_at: datetime
+
+    def __str__(self) -> str:
+        how = "incremental" if self.incremental else f"full only: {self.reason}"
+        lines = [
+            f"{self.name}: {self.status}, mode {self.mode}, schedule {self.schedule or '-'}, {how}",
+            f"definition, in namespace {self.namespace or '-'}, * means {self.star}:",
+            *(f"  {line}" for line in self.definition.splitlines()),
+            "columns:",
+            *(f"  {c.name} {c.type}" for c in self.columns),
+            "inputs:",
+            *(f"  {name} ({kind})" for name, kind in self.inputs),
+        ]
+        if self.functions:
+            lines += ["functions:", *(f"  {name}, version {version[:12]}" for name, version in self.functions)]
+        lines += ["settings:"]
+        lines += [f"  {key} = {value}" for key, value in self.settings[: self.unusual]]
+        rest = len(self.settings) - self.unusual
+        lines += [f"  and {rest} with Spark's default values" if rest else "  none yet: pinned at the next refresh"]
+        lines += [f"storage: {self.storage}", *(f"hidden state table: {s}" for s in self.states)]
         return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -12,13 +13,15 @@ from spark_trickle.sql.dialect import string_value
 from spark_trickle.sql.parse import Word, WordKind, syntax_error, words
 
 Name = tuple[str, ...]
+Settings = tuple[tuple[str, str], ...]
 
 _MODES = "AUTO|DIFFERENTIAL|FULL"
 _STARS = "PIN|FOLLOW"
 FORMS = {
     "CREATE": "CREATE [OR REPLACE] STREAM TABLE [IF NOT EXISTS] name [SCHEDULE '…'] "
-    f"[MODE {_MODES}] [STAR {_STARS}] [INITIALIZE TRUE|FALSE] AS SELECT …",
-    "ALTER": f"ALTER STREAM TABLE name [SET SCHEDULE '…'] [SET MODE {_MODES}] [SET STAR {_STARS}] [AS SELECT …]",
+    f"[MODE {_MODES}] [STAR {_STARS}] [SET ('key' = 'value', …)] [INITIALIZE TRUE|FALSE] AS SELECT …",
+    "ALTER": f"ALTER STREAM TABLE name [SET SCHEDULE '…'] [SET MODE {_MODES}] [SET STAR {_STARS}] "
+    "[SET ('key' = 'value', …)] [AS SELECT …]",
     "DROP": "DROP STREAM TABLE [IF EXISTS] name [CASCADE]",
     "REFRESH": f"REFRESH STREAM TABLE name [MODE {_MODES} | FULL]",
     "SHOW": "SHOW STREAM TABLES",
@@ -37,6 +40,7 @@ class CreateStreamTable:
     if_not_exists: bool = False
     initialize: bool = True
     star: Star | None = None
+    settings: Settings = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class AlterStreamTable:
     schedule: str | None = None
     mode: Mode | None = None
     star: Star | None = None
+    settings: Settings = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +145,29 @@ class Engine(Protocol):
     """What a statement can ask for; `Trickle` is one."""
 
     def create_stream_table(
-        self, name: str, query: str, schedule: str | None, mode: str | Mode, initialize: bool, star: str | Star
+        self,
+        name: str,
+        query: str,
+        schedule: str | None,
+        mode: str | Mode,
+        initialize: bool,
+        star: str | Star,
+        settings: Mapping[str, object] | None,
     ) -> Any: ...
     def alter_stream_table(
-        self, name: str, query: str | None, schedule: str | None, mode: str | Mode | None, star: str | Star | None
+        self,
+        name: str,
+        query: str | None,
+        schedule: str | None,
+        mode: str | Mode | None,
+        star: str | Star | None,
+        settings: Mapping[str, object] | None,
     ) -> Any: ...
     def drop_stream_table(self, name: str, cascade: bool, if_exists: bool) -> Any: ...
     def refresh(self, name: str, mode: str | Mode | None) -> Any: ...
     def status(self, name: str | None = None) -> Any: ...
     def explain(self, name: str) -> Any: ...
+    def describe(self, name: str) -> Any: ...
 
 
 def execute(statement: Statement, engine: Engine) -> Any:
@@ -160,14 +179,19 @@ def execute(statement: Statement, engine: Engine) -> Any:
             return _create(statement, engine)
         case AlterStreamTable():
             return engine.alter_stream_table(
-                _quoted(statement.name), statement.query, statement.schedule, statement.mode, statement.star
+                _quoted(statement.name),
+                statement.query,
+                statement.schedule,
+                statement.mode,
+                statement.star,
+                dict(statement.settings),
             )
         case DropStreamTable():
             return engine.drop_stream_table(_quoted(statement.name), statement.cascade, statement.if_exists)
         case RefreshStreamTable():
             return engine.refresh(_quoted(statement.name), statement.mode)
         case DescribeStreamTable():
-            return engine.status(_quoted(statement.name))
+            return engine.describe(_quoted(statement.name))
         case ExplainStreamTable():
             return engine.explain(_quoted(statement.name))
 
@@ -184,7 +208,8 @@ def _create(statement: CreateStreamTable, engine: Engine) -> Any:
             if statement.if_not_exists:
                 return existing
             mode, star = statement.mode or Mode.AUTO, statement.star or Star.PIN
-            altered = engine.alter_stream_table(name, statement.query, statement.schedule, mode, star)
+            settings = dict(statement.settings)
+            altered = engine.alter_stream_table(name, statement.query, statement.schedule, mode, star, settings)
             return altered or engine.status(name)
     return engine.create_stream_table(
         name,
@@ -193,6 +218,7 @@ def _create(statement: CreateStreamTable, engine: Engine) -> Any:
         statement.mode or Mode.AUTO,
         statement.initialize,
         statement.star or Star.PIN,
+        dict(statement.settings),
     )
 
 
@@ -253,6 +279,7 @@ class _Reader:
         mode: Mode | None = None
         initialize: bool | None = None  # None is TRUE, and not yet said
         star: Star | None = None
+        settings: Settings = ()
         while not self.phrase("AS"):
             if schedule is None and self.phrase("SCHEDULE"):
                 schedule = self.string()
@@ -260,13 +287,15 @@ class _Reader:
                 mode = self.mode()
             elif star is None and self.phrase("STAR"):
                 star = self.star()
+            elif not settings and self.phrase("SET"):
+                settings = self.settings()
             elif initialize is None and self.phrase("INITIALIZE"):
                 initialize = self.boolean()
             else:
-                self.refuse("Expected SCHEDULE, MODE, STAR, INITIALIZE (each once) or AS and a query")
+                self.refuse("Expected SCHEDULE, MODE, STAR, SET, INITIALIZE (each once) or AS and a query")
         query = self.query()
         filled = initialize is not False
-        return CreateStreamTable(name, query, schedule, mode, or_replace, if_not_exists, filled, star)
+        return CreateStreamTable(name, query, schedule, mode, or_replace, if_not_exists, filled, star, settings)
 
     def alter(self) -> AlterStreamTable:
         self.at += 2
@@ -274,6 +303,7 @@ class _Reader:
         schedule: str | None = None
         mode: Mode | None = None
         star: Star | None = None
+        settings: Settings = ()
         query: str | None = None
         while self.at < len(self.tokens) and query is None:
             if schedule is None and self.phrase("SET", "SCHEDULE"):
@@ -282,13 +312,36 @@ class _Reader:
                 mode = self.mode()
             elif star is None and self.phrase("SET", "STAR"):
                 star = self.star()
+            elif not settings and self.tokens[self.at + 1 : self.at + 2] and self.phrase("SET"):
+                settings = self.settings()
             elif self.phrase("AS"):
                 query = self.query()
             else:
-                self.refuse("Expected SET SCHEDULE, SET MODE, SET STAR (each once) or AS and a query")
-        if schedule is None and mode is None and star is None and query is None:
-            self.refuse("Nothing to alter: expected SET SCHEDULE, SET MODE, SET STAR or AS and a query")
-        return AlterStreamTable(name, query, schedule, mode, star)
+                self.refuse("Expected SET SCHEDULE, SET MODE, SET STAR, SET (…) (each once) or AS and a query")
+        if schedule is None and mode is None and star is None and query is None and not settings:
+            self.refuse("Nothing to alter: expected SET SCHEDULE, SET MODE, SET STAR, SET (…) or AS and a query")
+        return AlterStreamTable(name, query, schedule, mode, star, settings)
+
+    def settings(self) -> Settings:
+        """`('key' = 'value', …)`, a key also without quotes."""
+        if not self.phrase("("):
+            self.refuse("Expected settings in parentheses: ('key' = 'value', …)")
+        found: list[tuple[str, str]] = []
+        while True:
+            first = self.next()
+            quoted = first is not None and first.kind is WordKind.STRING
+            key = self.string() if quoted else ".".join(self.name())
+            if not self.phrase("="):
+                self.refuse("Expected = and a value in quotes")
+            found.append((key, self.string()))
+            if self.phrase(")"):
+                break
+            if not self.phrase(","):
+                self.refuse("Expected , or )")
+        twice = next((k for n, (k, _) in enumerate(found) if k in dict(found[:n])), None)
+        if twice is not None:
+            self.refuse(f"{twice} is set twice")
+        return tuple(found)
 
     def refresh(self) -> RefreshStreamTable:
         name = self.name()

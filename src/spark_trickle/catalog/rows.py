@@ -200,6 +200,10 @@ def _shapes(value: Any) -> tuple[tuple[TableName, Shape], ...]:
     )
 
 
+def _settings(value: Any) -> tuple[tuple[str, str | None], ...]:
+    return tuple((key, None if one is None else _is(one, str)) for key, one in sorted(_is(value, dict).items()))
+
+
 def _files(value: Any) -> tuple[LoggedFile, ...]:
     return tuple(LoggedFile(_is(f["path"], str), _is(f["size"], int), _is(f["rows"], int)) for f in _is(value, list))
 
@@ -268,6 +272,7 @@ def stream_table(values: RowMapping, dependencies: tuple[Dependency, ...]) -> St
         functions=functions_used(row),
         star=row.choice("star", Star),
         shapes=() if row.text_or_none("shapes") is None else row.json("shapes", _shapes),
+        settings=() if row.text_or_none("settings") is None else row.json("settings", _settings),
     )
 
 

@@ -64,6 +64,7 @@ class StreamTableFields(TypedDict, total=False):
     owner_id: int | None
     star: Star
     shapes: tuple[tuple[TableName, Shape], ...]
+    settings: tuple[tuple[str, str | None], ...]
 
 
 class CatalogStore(CatalogReader):
@@ -115,6 +116,7 @@ class Transaction(PointerWriter):
         functions: tuple[tuple[str, str], ...] = (),
         star: Star = Star.PIN,
         shapes: tuple[tuple[TableName, Shape], ...] = (),
+        settings: tuple[tuple[str, str | None], ...] = (),
     ) -> int:
         """Returns the id. A stream table of that name: NAME_TAKEN."""
         values = _stream_table_values(
@@ -139,6 +141,7 @@ class Transaction(PointerWriter):
                 "functions": functions,
                 "star": star,
                 "shapes": shapes,
+                "settings": settings,
             }
         )
         s = tables.stream_tables
@@ -504,6 +507,8 @@ def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:
         values["functions_used"] = _json(used) if used else None
     if "shapes" in values:
         values["shapes"] = rows.shapes_json(values["shapes"]) if values["shapes"] else None
+    if "settings" in values:
+        values["settings"] = _json(dict(values["settings"])) if values["settings"] else None
     for key in ("mode", "status", "star"):
         if key in values:
             values[key] = values[key].value

@@ -130,6 +130,7 @@ stream_tables = Table(
     Column("functions_used", Text),
     Column("star", String(20), nullable=False, server_default="PIN"),
     Column("shapes", Text),
+    Column("settings", Text),
     # A hidden state table belongs to the stream table whose definition it is a part of.
     Column("owner_id", Integer, ForeignKey("trickle_stream_tables.id")),
     UniqueConstraint("namespace", "name", name="trickle_stream_tables_name"),

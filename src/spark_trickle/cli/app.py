@@ -197,6 +197,15 @@ Schedule = Annotated[
     typer.Option("--schedule", "-s", help="'30s', '5m', a cron line, 'downstream' or 'manual'.", show_default=False),
 ]
 Mode = Annotated[str | None, typer.Option("--mode", "-m", help="auto, differential or full.", show_default=False)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A Spark setting that the definition runs under, such as time_zone=Europe/Berlin; may be repeated.",
+        show_default=False,
+    ),
+]
 Star = Annotated[
     str | None,
     typer.Option("--star", help="What * means when a source gets other columns: pin or follow.", show_default=False),
@@ -211,6 +220,7 @@ def create(
     schedule: Schedule = None,
     mode: Mode = None,
     star: Star = None,
+    set_: Set = None,
     initialize: Annotated[
         bool,
         typer.Option("--initialize/--no-initialize", help="Fill it now, or leave that to the first refresh."),
@@ -219,13 +229,15 @@ def create(
     """Create a stream table from a query.
 
     [dim]trickle create shop.big -q "SELECT * FROM shop.orders WHERE amount > 100" --schedule 5m
-    trickle create shop.big -f big.sql --mode differential[/dim]
+    trickle create shop.big -f big.sql --mode differential
+    trickle create shop.days -f days.sql --set time_zone=Europe/Berlin[/dim]
     """
     out = Output(_state.output)
+    settings = _pairs(set_)
     definition = _text(query, file, "--query")
     with _lake(out) as tr, out.progress(f"Creating {name}"):
         result = tr.create_stream_table(
-            name, definition, schedule=schedule, mode=mode or "auto", initialize=initialize, star=star or "pin"
+            name, definition, schedule, mode or "auto", initialize=initialize, star=star or "pin", settings=settings
         )
     out.show(result if result is not None else {"created": name} if out.is_json else f"{name} is created.")
 
@@ -238,19 +250,24 @@ def alter(
     schedule: Schedule = None,
     mode: Mode = None,
     star: Star = None,
+    set_: Set = None,
 ) -> None:
-    """Change the query, schedule or mode of a stream table, or what * means in its query.
+    """Change the query, schedule, mode or settings of a stream table, or what * means in its query.
 
     [dim]trickle alter shop.big --schedule 10m
+    trickle alter shop.days --set time_zone=Asia/Tokyo
     trickle alter shop.big -q "SELECT * FROM shop.orders WHERE amount > 500"[/dim]
     """
     out = Output(_state.output)
     given = query is not None or file is not None
-    if not given and schedule is None and mode is None and star is None:
-        _usage("Say what to change: --query, --file, --schedule, --mode or --star.")
+    settings = _pairs(set_)
+    if not given and not settings and schedule is None and mode is None and star is None:
+        _usage("Say what to change: --query, --file, --schedule, --mode, --star or --set.")
     definition = _text(query, file, "--query") if given else None
     with _lake(out) as tr, out.progress(f"Altering {name}"):
-        result = tr.alter_stream_table(name, query=definition, schedule=schedule, mode=mode, star=star)
+        result = tr.alter_stream_table(
+            name, query=definition, schedule=schedule, mode=mode, star=star, settings=settings
+        )
     out.show(result if result is not None else {"altered": name} if out.is_json else f"{name} is altered.")
 
 
@@ -320,6 +337,18 @@ def status(name: Annotated[str | None, typer.Argument(metavar="NAME")] = None) -
     out = Output(_state.output)
     with _lake(out) as tr:
         out.show(tuple(tr.status(name)))
+
+
+@app.command()
+def describe(name: Name) -> None:
+    """Show what a stream table is: definition, columns, inputs, functions, and the settings it runs under.
+
+    [dim]trickle describe shop.revenue
+    trickle describe shop.revenue --output json[/dim]
+    """
+    out = Output(_state.output)
+    with _lake(out) as tr:
+        out.show(tr.describe(name))
 
 
 @app.command()
@@ -494,6 +523,16 @@ def _each(
 def _all_names(tr: Trickle) -> list[str]:
     """Every stream table, quoted: a name as shown need not be one that can be parsed."""
     return [".".join(f"`{part.replace('`', '``')}`" for part in s.name.split(".")) for s in tr.status()]
+
+
+def _pairs(given: Sequence[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in given or ():
+        key, equals, value = one.partition("=")
+        if not equals or not key.strip():
+            _usage(f"--set {one}: write it as KEY=VALUE.")
+        found[key.strip()] = value.strip()
+    return found
 
 
 def _text(given: str | None, file: str | None, what: str) -> str:

@@ -23,6 +23,7 @@ from rich.text import Text
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     Action,
+    Description,
     Explanation,
     HistoryEntry,
     RefreshResult,
@@ -105,7 +106,7 @@ class Output:
             self._rows(result)
         elif isinstance(result, (tuple, list)):
             self._many(result)
-        elif isinstance(result, Explanation):
+        elif isinstance(result, Description | Explanation):
             self.out.print(Text(str(result)), soft_wrap=True)
         elif is_dataclass(result) and not isinstance(result, type):
             self._many((result,))

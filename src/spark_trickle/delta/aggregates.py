@@ -40,8 +40,6 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 # six keeps them in every sum and product; what has more must leave room for the 11 digits of x * weight.
 _SAFE_SCALE = 6
 _WIDEST_DECIMAL = 27
-# sum() adds ten digits while there is room for them below 38.
-_NEVER_OVERFLOWS = 28
 # The digits and the scale of an average's argument, at most: its sum over 10^10 rows is divided with scale + 4 digits.
 _WIDEST_AVERAGE = 24
 
@@ -96,7 +94,7 @@ def approximate(aggregate: Call, types: Mapping[str, str]) -> bool:
     return aggregate.function in FLOATING and any(t in result for t in ("double", "float"))
 
 
-def algebraic(aggregate: Call, types: Mapping[str, str], prefix: str, *, ansi: bool = True) -> Algebraic | None:
+def algebraic(aggregate: Call, types: Mapping[str, str], prefix: str) -> Algebraic | None:
     """The algebraic form of a call, or None: then its groups are recomputed.
 
     `types` holds, for each call, the type of its result under its name and of its argument under `<name>__arg`.
@@ -116,8 +114,6 @@ def algebraic(aggregate: Call, types: Mapping[str, str], prefix: str, *, ansi: b
         return Algebraic(aggregate, (n,), column(n.name))
     if function in ("bool_and", "every", "bool_or", "any", "some"):
         return _boolean(aggregate, arg, prefix, every=function in ("bool_and", "every"))
-    if function == "sum" and not ansi and (decimal(arg_type) or (0, 0))[0] > _NEVER_OVERFLOWS:
-        return None  # a sum that overflows is NULL, and a state cannot tell when it fits again
     if function == "sum":
         return _sum(aggregate, arg, arg_type, result, prefix)
     if function in ("avg", "mean"):

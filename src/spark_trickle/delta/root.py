@@ -261,12 +261,10 @@ def _state_call(name: str, scalar: Scalar) -> Call:
     return Call(name=name, whole=scalar, function="", args=())
 
 
-def plan_root(
-    root: Operator, public: tuple[str, ...], types: Mapping[str, str], *, use_states: bool = True, ansi: bool = True
-) -> Plan:
+def plan_root(root: Operator, public: tuple[str, ...], types: Mapping[str, str], *, use_states: bool = True) -> Plan:
     """How the tree is maintained. Raises NotIncremental where no rule applies.
 
-    `types` gives the type of every aggregate key and call (see `aggregates.algebraic`); `ansi`: Spark's ANSI mode.
+    `types` gives the type of every aggregate key and call (see `aggregates.algebraic`).
     """
     items = tuple(Item(p, column(c)) for p, c in zip(public, root.columns, strict=True))
     for op in root.walk():
@@ -307,7 +305,7 @@ def plan_root(
         return Rows(full=tree, delta=differentiate(tree))
     _refuse_order_dependent(below.child, types)
     differentiate(below.child)  # refuse now, not at the first refresh
-    return _keyed(below, conjunction(conditions), items, types, use_states=use_states, ansi=ansi)
+    return _keyed(below, conjunction(conditions), items, types, use_states=use_states)
 
 
 def _keyed(
@@ -317,7 +315,6 @@ def _keyed(
     types: Mapping[str, str],
     *,
     use_states: bool,
-    ansi: bool,
 ) -> Keyed:
     keys = [_key(key, n, items, types, column(key.name)) for n, key in enumerate(aggregate.keys)]
     algebra: list[Algebraic] | None = []
@@ -325,7 +322,7 @@ def _keyed(
     if condition is not None or not use_states:
         algebra = None
     for n, one in enumerate(aggregate.calls):
-        form = algebraic(one, types, f"{HIDDEN_PREFIX}{n}", ansi=ansi)
+        form = algebraic(one, types, f"{HIDDEN_PREFIX}{n}")
         if form is None or algebra is None:
             algebra = None
             break

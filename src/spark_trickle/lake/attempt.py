@@ -34,6 +34,7 @@ from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
 from spark_trickle.spark.compile import quote, quote_table
 from spark_trickle.spark.runtime import register_functions
 from spark_trickle.spark.session import close_catalog, has_delta, new_session, use_delta
+from spark_trickle.spark.settings import ENGINE, FIXED, PINNED, Pins, is_fixed, normal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,21 +42,19 @@ if TYPE_CHECKING:
 NOW = -1  # no snapshot has this id
 PINNED_NAMESPACE = "_pinned"  # old states whose schema differs from the cut's
 
-# What the engine's own SQL relies on, whatever the user's settings say.
-PINNED_CONF = {
-    "spark.sql.datetime.java8API.enabled": "true",  # java.sql.Date cannot hold 1582-10-05 to 1582-10-14
-    "spark.sql.sources.partitionOverwriteMode": "static",
-    "spark.sql.groupByOrdinal": "true",
-    "spark.sql.caseSensitive": "false",
-    # Small results are taken with a limit: read all partitions at once instead of feeling the way in several jobs.
-    "spark.sql.limit.initialNumPartitions": "10000",
-}
-
 
 @dataclass(slots=True)
 class Slot:
     catalog: str
     session: SparkSession
+    pins: dict[str, str | None]  # what the session has now
+
+    def apply(self, pins: Pins) -> None:
+        """Set what differs: every call to the JVM costs."""
+        for key, value in pins.items():
+            if self.pins.get(key) != value:
+                set_conf(self.session, key, value)
+                self.pins[key] = value
 
 
 @dataclass(slots=True)
@@ -93,6 +92,10 @@ class Attempt:
     def location(self, name: TableName) -> str:
         """Where the attempt's catalog points now."""
         return self.store.pointers(self.slot.catalog, [name])[name].location
+
+    def apply(self, pins: Pins) -> None:
+        """Run under these settings from now on: one attempt serves several stream tables in turn."""
+        self.slot.apply(pins)
 
     def use(self, namespace: str) -> None:
         if namespace:  # a definition's namespace need not hold any of its inputs
@@ -233,6 +236,8 @@ class Attempts:
         self.functions = Functions(store)
         self.sources = Sources(store, lake)
         self._free: list[Slot] = []
+        self._own: dict[str, str | None] | None = None
+        self._loosened: tuple[str, ...] = ()  # fixed settings that this connection sets otherwise
         self._numbers = itertools.count()
         self._lock = threading.Lock()
 
@@ -280,9 +285,19 @@ class Attempts:
                 tx.move_private_pointer(catalog, name, view.location)
         return frozen
 
+    @property
+    def own_settings(self) -> dict[str, str | None]:
+        """What a new session of this connection has for every setting that is pinned."""
+        if self._own is None:
+            slot = self._new_slot()
+            with self._lock:
+                self._free.append(slot)
+        assert self._own is not None
+        return self._own
+
     @contextmanager
     def _attempt(self, attempt_id: str | None, *, reuse: bool = True) -> Iterator[Attempt]:
-        slot = self._take() if reuse else self._new_slot()
+        slot = self._take() if reuse else self._reader_slot()
         attempt = Attempt(
             attempt_id or uuid.uuid4().hex,
             slot,
@@ -294,7 +309,12 @@ class Attempts:
         )
         well = False
         try:
-            yield attempt
+            if reuse:
+                # Some of Spark's parts ask the thread's active session for its settings, perhaps the user's.
+                with jvm.active(slot.session):
+                    yield attempt
+            else:
+                yield attempt
             well = True
         except TrickleError as error:
             # Refused before or after a job, not during one.
@@ -312,15 +332,59 @@ class Attempts:
 
     def _take(self) -> Slot:
         with self._lock:
-            if self._free:
-                return self._free.pop()
-        return self._new_slot()
+            slot = self._free.pop() if self._free else None
+        if slot is None:
+            return self._new_slot()
+        slot.apply(self.own_settings)  # nothing is carried over from the attempt before
+        return slot
+
+    def _reader_slot(self) -> Slot:
+        """A session for a user's reading, which has what the connection says."""
+        with self._lock:
+            catalog = self._store.owner.private_catalog(next(self._numbers))
+        return Slot(catalog, new_session(self._spark, self._settings, catalog, read_only=True), {})
 
     def _new_slot(self) -> Slot:
         with self._lock:
             catalog = self._store.owner.private_catalog(next(self._numbers))
         session = new_session(self._spark, self._settings, catalog)
-        for key, value in PINNED_CONF.items():
+        if self._own is None:
+            self._loosened = tuple(key for key in session.conf.getAll if is_fixed(key))
+            self._own = settings_of(session)
+        for key in self._loosened:
+            session.conf.unset(key)
+        for key, value in ENGINE.items():
             session.conf.set(key, value)
         register_functions(session)
-        return Slot(catalog, session)
+        return Slot(catalog, session, dict(self._own))
+
+
+def settings_of(session: SparkSession) -> dict[str, str | None]:
+    """What a session has for every setting that is pinned."""
+    found: dict[str, str | None] = {}
+    for key in PINNED:
+        value = session.conf.get(key)  # a second argument would be taken for Spark's default
+        found[key] = None if value is None else normal(key, value)
+    return found
+
+
+def session_settings(session: SparkSession) -> dict[str, str | None]:
+    """What somebody's session has for every setting that is pinned, and for those fixed ones that were set in it."""
+    entries = jvm.handles(session).jvm.org.apache.spark.sql.internal.SQLConf
+    found = settings_of(session)
+    for key, value in session.conf.getAll.items():
+        if is_fixed(key):
+            entry = entries.getConfigEntry(key)
+            if entry is None or key in FIXED or entry.defaultValueString() != value:
+                found[key] = value
+    return found
+
+
+def set_conf(session: SparkSession, key: str, value: str | None) -> None:
+    if value is None:
+        session.conf.unset(key)
+        return
+    try:
+        session.conf.set(key, value)
+    except Exception as error:
+        raise TrickleError("INVALID_SETTING", f"Setting {key}: Spark refuses {value!r}: {jvm.why(error)}") from error

@@ -25,6 +25,7 @@ from spark_trickle.lake.protect import FOREVER
 from spark_trickle.lake.tables import Lake, is_pin
 from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, Pointer, TableName
 from spark_trickle.spark.compile import quote
+from spark_trickle.spark.reading import refuse_write
 from spark_trickle.spark.session import close_catalog, has_delta, new_session, use_delta
 from spark_trickle.sql.mentions import without_catalog
 
@@ -36,7 +37,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReaderCut:
-    """The lake at one instant, for reading. Results must be read before the cut is closed."""
+    """The lake at one instant, for reading. Results must be read before the cut is closed.
+
+    A statement that writes is refused. What gets around `sql`, such as a DataFrame's `writeTo`, fails at its commit:
+    the cut's catalog has a connection that cannot write.
+    """
 
     spark: SparkSession
     instant: datetime
@@ -44,6 +49,7 @@ class ReaderCut:
     functions: Functions
 
     def sql(self, query: str, **arguments: Any) -> DataFrame:
+        refuse_write(self.spark, query)
         self.functions.register(self.spark, query)
         return self.spark.sql(without_catalog(query, LAKE), **arguments)
 
@@ -64,7 +70,7 @@ class Cuts:
         """The lake as it is now, or as the named cut keeps it."""
         if name is not None:
             cut = self._named(name)
-            session = new_session(self.spark, self.settings, cut.catalog_name)
+            session = new_session(self.spark, self.settings, cut.catalog_name, read_only=True)
             pointers = self.store.pointers(cut.catalog_name)
             if has_delta(session) and any(p.is_view and is_pin(p) for p in pointers.values()):
                 use_delta(session)

@@ -6,7 +6,6 @@ A refresh runs at the cut's instant, a verification at the instant of the refres
 from __future__ import annotations
 
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
@@ -14,6 +13,7 @@ from spark_trickle.lake.attempt import Attempt
 from spark_trickle.model import LAKE
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.compile import quote
+from spark_trickle.spark.settings import TIME_ZONE, zone
 from spark_trickle.sql.clock import pin_time
 from spark_trickle.sql.mentions import follows_the_clock, without_catalog
 
@@ -23,7 +23,7 @@ def definition_view(attempt: Attempt, compiled: Compiled, instant: datetime) -> 
     view = attempt.view_name("definition")
     text = without_catalog(compiled.definition, LAKE)
     if compiled.time_dependent:
-        moment = instant.astimezone(ZoneInfo(attempt.session.conf.get("spark.sql.session.timeZone")))
+        moment = instant.astimezone(zone(attempt.session.conf.get(TIME_ZONE)))
         columns = {c for _, used in compiled.inputs.values() for c in used}
         _pin_views(attempt, compiled, moment, columns)
         attempt.use(compiled.namespace)

@@ -55,7 +55,8 @@ def check_query(refresher: Refresher, query: str, namespace: str) -> Check:
     cut = refresher.cut()
     with refresher.attempts.begin({}, namespace) as attempt:
         name = TableName(namespace, _CHECKED)
-        compiled = refresher.compiler.compile(attempt, name, query, namespace, cut.pointers, known)
+        pins = refresher.attempts.own_settings
+        compiled = refresher.compiler.compile(attempt, name, query, namespace, cut.pointers, known, pins)
         if compiled.plan is not None and compiled.root is not None:
             operators = tuple(_operators(compiled))
         else:

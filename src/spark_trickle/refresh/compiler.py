@@ -14,6 +14,7 @@ from spark_trickle.lake.shape import reshape, same
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, InputKind, LakeFunction, Pointer, Star, StreamTable, TableName
 from spark_trickle.refresh.definition import Compiled, LakeTables, compile_definition, resolve
+from spark_trickle.spark.settings import Pins, plain_arithmetic
 from spark_trickle.sql.mentions import Seen, called, columns_seen, mentioned, without_catalog
 
 _KEPT = 500
@@ -43,11 +44,14 @@ class Compiler:
         namespace: str,
         pointers: Mapping[TableName, Pointer],
         stream_tables: Mapping[TableName, StreamTable],
+        pins: Pins,
     ) -> Compiled:
         """Compile at the cut `pointers`; everything the definition may read is registered in the attempt.
 
-        Hidden state tables that the stream table `name` has already keep their storage.
+        The attempt has the settings `pins` from now on: what is compiled under them is computed under them. Hidden
+        state tables that the stream table `name` has already keep their storage.
         """
+        attempt.apply(pins)
         text = without_catalog(definition, LAKE)
         names, texts = self._closure(text, namespace, pointers, stream_tables)
         attempt.register_missing(pointers, names)
@@ -58,7 +62,7 @@ class Compiler:
         functions = attempt.functions.register(attempt.session, text)
         signature = (*self._signature(names, attempt.pointers), *((n, f.version) for n, f in functions.items()))
         storages = _Storages(name, owner.states if owner else (), pointers)
-        key = (name, definition, namespace, self.use_states, self.state_tables)
+        key = (name, definition, namespace, self.use_states, self.state_tables, tuple(sorted(pins.items())))
         with self._lock:
             found = self._known.get(key)
         if found is not None and found[0] == signature and storages.fit(found[1]):
@@ -73,6 +77,7 @@ class Compiler:
             use_states=self.use_states,
             state_tables=self.state_tables,
             functions=functions,
+            plain_decimals=plain_arithmetic(pins),
         )
         compiled = _with_functions(compiled, functions)
         with self._lock:

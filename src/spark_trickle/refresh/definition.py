@@ -1,7 +1,8 @@
 """A definition, compiled: what it reads, what it gives, and how it can be maintained.
 
 Everything here is analysis; no Spark job runs. The result depends on the definition's text, the schemas of its inputs,
-the texts of its views and the lake's functions that it calls, and on nothing else, so it can be cached under those.
+the texts of its views, the lake's functions that it calls and the settings of the session, and on nothing else, so it
+can be cached under those.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spark_trickle.delta.aggregates import decimal
 from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.root import HASH, Comparison, Keyed, Partitioned, Plan, comparisons, plan_root
 from spark_trickle.delta.states import Openness, StateTree, cut_states, openness
@@ -33,7 +35,7 @@ from spark_trickle.model import (
 from spark_trickle.spark.analyze import Analyzer
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote_table
 from spark_trickle.spark.guard import roundtrip
-from spark_trickle.sql.algebra import Item, Operator, Project, State, scans
+from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project, State, scans
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
 from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, volatile
 from spark_trickle.sql.prune import prune
@@ -175,11 +177,12 @@ def compile_definition(
     use_states: bool = True,
     state_tables: bool = True,
     functions: Mapping[str, LakeFunction] | None = None,
+    plain_decimals: bool = True,
 ) -> Compiled:
     """Compile a definition in a session whose current catalog and namespace are the lake's.
 
     `state_tables=False` cuts out only the state tables that must be. `functions` of the lake are registered in the
-    session.
+    session. `plain_decimals=False`: the session's settings give decimals other types, or NULL for an overflow.
     """
     analyzer = Analyzer(session, functions)
     analyzer.check_query(definition)
@@ -214,7 +217,7 @@ def compile_definition(
             storage_of=storage_of,
             use_states=use_states,
             optional=state_tables,
-            ansi=session.conf.get("spark.sql.ansi.enabled") == "true",
+            plain_decimals=plain_decimals,
         )
         kept = keeper.plan(whole, columns)
     except NotIncremental as refusal:
@@ -273,14 +276,14 @@ class Keeper:
     storage_of: StorageOf
     use_states: bool
     optional: bool
-    ansi: bool
+    plain_decimals: bool = True
     states: list[StateTable] = field(default_factory=list)
     _shapes: dict[object, TableName] = field(default_factory=dict)
 
     def plan(self, whole: Operator, columns: tuple[Column, ...]) -> Kept:
         root = cut_states(whole, self.types, self._typed, self._keep, optional=self.optional)
-        public = tuple(c.name for c in columns)
-        plan = plan_root(root, public, self.types, use_states=self.use_states, ansi=self.ansi)
+        use_states = self.use_states and (self.plain_decimals or not _adds_decimals(root, self.types))
+        plan = plan_root(root, tuple(c.name for c in columns), self.types, use_states=use_states)
         inexact = {s.storage: s.compiled.compare for s in self.states if s.compiled.compare}
         found = openness(root, inexact, self.types) if inexact else Openness()
         over_states = comparisons(plan, self.types)
@@ -340,6 +343,12 @@ class Keeper:
             self.states.append(StateTable(storage, made))
             self._shapes[shape] = storage
         return self._shapes[shape]
+
+
+def _adds_decimals(root: Operator, types: Mapping[str, str]) -> bool:
+    """Whether a state would be a sum of decimals, which follows the rules that Spark's decimals have by default."""
+    calls = (c for op in root.walk() if isinstance(op, Aggregate) for c in op.calls)
+    return any(c.function in ("sum", "avg", "mean") and decimal(types.get(f"{c.name}__arg", "")) for c in calls)
 
 
 _INEXACT = (Comparison.APPROXIMATE, Comparison.ZERO)

@@ -14,6 +14,7 @@ from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.delta_log import Version, is_delta
 from spark_trickle.model import (
     Action,
+    Description,
     Explanation,
     InputKind,
     Pointer,
@@ -33,6 +34,7 @@ from spark_trickle.refresh.run import Refresher, unknown
 from spark_trickle.refresh.situation import Cut, behind, location_of, look, other_code
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
+from spark_trickle.spark.settings import unusual, unusual_first
 from spark_trickle.sql.algebra import Named
 
 
@@ -53,7 +55,8 @@ class Inspector:
         known = {t.name: t for t in r.store.stream_tables()}
         cut = r.cut()
         with r.attempts.begin({}, table.namespace) as attempt:
-            compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, cut.pointers, known)
+            pins = r.pins(table)
+            compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, cut.pointers, known, pins)
             action, reason = self._next(attempt, table, compiled, cut)
         return Explanation(
             name=str(name),
@@ -146,7 +149,9 @@ class Inspector:
                 for input_, snapshot in pins:
                     pinned = attempt.pinned_metadata(frontier[input_], at=snapshot)
                     frontier[input_] = Pointer(input_, pinned, is_view=False)
-                compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, frontier, known)
+                compiled = r.compiler.compile(
+                    attempt, name, table.definition, table.namespace, frontier, known, r.pins(table)
+                )
                 other = other_code(table, compiled)
                 if other is not None:
                     raise TrickleError(
@@ -180,6 +185,33 @@ class Inspector:
             found.extra,
             time.perf_counter() - started,
             found.examples,
+        )
+
+    # -- describe --------------------------------------------------------------------------------------------------
+
+    def describe(self, name: TableName) -> Description:
+        table = self.find(name)
+        shown = {t.storage: t.name for t in self.refresher.store.stream_tables()}
+        pins = unusual_first(dict(table.settings))
+        return Description(
+            name=str(name),
+            definition=table.definition,
+            namespace=table.namespace,
+            status=table.status,
+            mode=table.mode,
+            schedule=table.schedule,
+            star=table.star,
+            incremental=table.incremental,
+            reason=table.reason,
+            columns=table.columns,
+            inputs=tuple((str(shown.get(d.input, d.input)), d.kind) for d in table.reads),
+            functions=tuple(sorted({f for t in (table, *table.states) for f in t.functions})),
+            settings=pins,
+            unusual=sum(unusual(key, value) for key, value in pins),
+            storage=str(table.storage),
+            states=tuple(str(s.storage) for s in table.states),
+            data_timestamp=table.data_timestamp,
+            created_at=table.created_at,
         )
 
     # -- status ----------------------------------------------------------------------------------------------------

@@ -33,10 +33,11 @@ from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.outcome import Counts
 from spark_trickle.refresh.record import Work, completed, draft_of, shapes_of, streams_of
-from spark_trickle.refresh.run import Refresher, graph_of, refuse_cycle, same_as_leased, unknown
+from spark_trickle.refresh.run import Altered, Refresher, graph_of, refuse_cycle, same_as_leased, unknown
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
+from spark_trickle.spark.settings import TIME_ZONE, Pins, changed, zone
 from spark_trickle.sql.mentions import mentioned
 
 _LONGEST = 200  # a name has to fit into the catalog with what is added to it
@@ -56,11 +57,15 @@ class Manager:
         schedule: str | None,
         mode: Mode,
         star: Star,
+        settings: Mapping[str, str],
         *,
         initialize: bool,
     ) -> RefreshResult:
+        """`settings` are pinned besides those that the connection has."""
         check_name(name)
         r = self.refresher
+        pins = r.attempts.own_settings | dict(settings)
+        zone(str(pins[TIME_ZONE]))
         with r.heartbeat.holding([f"create:{name}"], r.settings.lease_wait_seconds) as lease:
             known = {t.name: t for t in r.store.stream_tables()}
             cut = r.cut()
@@ -74,12 +79,12 @@ class Manager:
             stages = Stages()
             with r.attempts.begin({}, namespace) as attempt:
                 with stages("compile"):
-                    compiled = self._compile(attempt, name, definition, namespace, cut, known)
+                    compiled = self._compile(attempt, name, definition, namespace, cut, known, pins)
                     refuse_volatile(compiled, r.settings)
                     refuse_not_incremental(compiled, mode)
                     refuse_cycle(name, compiled, known)
                 draft = draft_of(name, definition, namespace, schedule, mode, r.free_storage(name, cut), compiled, cut)
-                draft = replace(draft, star=star)
+                draft = replace(draft, star=star, settings=tuple(sorted(pins.items())))
                 work = Work(draft, attempt, stages, uuid.uuid4().hex, Decision(Action.SKIP, ""))
                 opened: list[Staging] = []
                 try:
@@ -139,9 +144,10 @@ class Manager:
         namespace: str,
         cut: Cut,
         known: Mapping[TableName, StreamTable],
+        pins: Pins,
     ) -> Compiled:
         try:
-            return self.refresher.compiler.compile(attempt, name, definition, namespace, cut.pointers, known)
+            return self.refresher.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins)
         except TrickleError as error:
             itself = name in {resolve(parts, namespace) for parts in mentioned(definition)}
             if error.code == "UNKNOWN_TABLE" and itself and name not in cut.pointers:
@@ -178,6 +184,7 @@ class Manager:
             functions=compiled.functions,
             star=draft.star,
             shapes=shapes_of(attempt, compiled),
+            settings=draft.settings,
         )
         if not initialized:  # its state tables are not there yet
             compiled = replace(compiled, inputs=compiled.reads)
@@ -203,6 +210,7 @@ class Manager:
         schedule: str | None,
         mode: Mode | None,
         star: Star | None,
+        settings: Mapping[str, str],
     ) -> RefreshResult | None:
         """Returns the refresh that a changed definition needed, None when nothing had to be computed."""
         r = self.refresher
@@ -217,8 +225,10 @@ class Manager:
                 schedule=schedule if schedule is not None else table.schedule,
                 star=star or table.star,
             )
+            pins = r.pins(table) | dict(settings)
+            differs = changed(r.pins(table), pins)
             same = definition is None or (definition == table.definition and namespace == table.namespace)
-            if same and wanted.star is table.star:
+            if same and wanted.star is table.star and not differs:
                 if wanted.mode is Mode.DIFFERENTIAL and not table.incremental:
                     raise TrickleError("NOT_INCREMENTAL", table.reason or "no delta rule")
                 status = Status.ACTIVE if table.storage_snapshot is not None else table.status
@@ -228,23 +238,26 @@ class Manager:
                         table.id, mode=wanted.mode, schedule=wanted.schedule, status=status, star=wanted.star
                     )
                 return None
-            # Another text sees the sources as they are now.
-            wanted = replace(wanted, shapes=())
+            wanted = replace(wanted, settings=tuple(sorted(pins.items())))
+            altered = Altered(differs, definition=not same or wanted.star is not table.star)
+            if altered.definition:
+                wanted = replace(wanted, shapes=())  # another text sees the sources as they are now
             if definition is not None:
                 wanted = replace(wanted, definition=definition, namespace=namespace)
-            return self._alter_definition(wanted, lease)
+            return self._alter_definition(wanted, lease, altered)
 
-    def _alter_definition(self, wanted: StreamTable, lease: Lease) -> RefreshResult:
+    def _alter_definition(self, wanted: StreamTable, lease: Lease, altered: Altered) -> RefreshResult:
         r = self.refresher
         known = {t.name: t for t in r.store.stream_tables()}
         cut = r.cut()
         with r.attempts.begin({}, wanted.namespace) as attempt:
             known[wanted.name] = wanted
-            compiled = self._compile(attempt, wanted.name, wanted.definition, wanted.namespace, cut, known)
+            pins = dict(wanted.settings)
+            compiled = self._compile(attempt, wanted.name, wanted.definition, wanted.namespace, cut, known, pins)
             refuse_volatile(compiled, r.settings)
             refuse_not_incremental(compiled, wanted.mode)
             refuse_cycle(wanted.name, compiled, known)
-            result = r.rebuild(attempt, wanted, known, cut, lease)
+            result = r.rebuild(attempt, wanted, known, cut, lease, altered)
             r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
             return replace(result, notices=notices(compiled, r.settings))
 

@@ -196,7 +196,7 @@ def _write(
         last_error=None,
     )
     if table.owner_id is None:
-        tx.update_stream_table(id, shapes=work.shapes, star=table.star)
+        tx.update_stream_table(id, shapes=work.shapes, star=table.star, settings=table.settings)
     if staging is not None:
         tx.update_stream_table(id, storage_snapshot=staging.head, storage_pointer=staging.location)
         if work.decision.action is not Action.DIFFERENTIAL:

@@ -49,6 +49,19 @@ from spark_trickle.spark.analyze import data_error, spark_error
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """What was altered so that the content is computed anew."""
+
+    settings: tuple[str, ...] = ()  # the differences in words
+    definition: bool = True
+
+    @property
+    def reason(self) -> str:
+        text = ("the definition was changed",) if self.definition else ()
+        return f"ALTERED: {'; '.join((*text, *self.settings))}"
+
+
 @dataclass(slots=True)
 class Refresher:
     store: CatalogStore
@@ -68,6 +81,10 @@ class Refresher:
         for name in reads:
             pointers.get(name)
         return Cut(pointers, instant)
+
+    def pins(self, table: StreamTable) -> dict[str, str | None]:
+        """What its definition runs under. One from before settings were kept has those of this connection."""
+        return self.attempts.own_settings | dict(table.settings)
 
     # -- refresh ---------------------------------------------------------------------------------------------------
 
@@ -110,7 +127,8 @@ class Refresher:
             moved = behind(table, pointers) or any(d.input in storages for d in table.reads)
             own = touched(table, pointers) or not shown(self.lake, table, pointers)
             code = self.attempts.functions.changed(table.functions)
-            if asked or moved or own or code or table.status is not Status.ACTIVE or time_dependent(table):
+            due = table.status is not Status.ACTIVE or time_dependent(table) or not table.settings
+            if asked or moved or own or code or due:
                 found.append(name)
                 storages.add(table.storage)
         return tuple(found)
@@ -170,10 +188,17 @@ class Refresher:
         return results
 
     def rebuild(
-        self, attempt: Attempt, table: StreamTable, known: Mapping[TableName, StreamTable], cut: Cut, lease: Lease
+        self,
+        attempt: Attempt,
+        table: StreamTable,
+        known: Mapping[TableName, StreamTable],
+        cut: Cut,
+        lease: Lease,
+        altered: Altered,
     ) -> RefreshResult:
         """Recompute a stream table whose definition was altered, and publish both together."""
-        work = self._stage(attempt, {**known, table.name: table}, table.name, cut, None, lease, "alter", altered=True)
+        everything = {**known, table.name: table}
+        work = self._stage(attempt, everything, table.name, cut, None, lease, "alter", altered=altered)
         try:
             self._publish([work])
         except BaseException as error:
@@ -200,9 +225,10 @@ class Refresher:
         lease: Lease,
         initiated_by: str,
         *,
-        altered: bool = False,
+        altered: Altered | None = None,
     ) -> Work:
         table = known[name]
+        table = replace(table, settings=tuple(sorted(self.pins(table).items())))
         work = Work(table, attempt, Stages(), uuid.uuid4().hex, Decision(Action.NO_DATA, ""))
         with self.store.write() as tx:
             tx.start_refresh(work.refresh_id, table.id, str(name), initiated_by)
@@ -228,16 +254,18 @@ class Refresher:
         lease: Lease,
         opened: list[Staging],
         *,
-        altered: bool,
+        altered: Altered | None,
     ) -> None:
         table, attempt = work.table, work.attempt
         attempt.tune(small=False)
         with work.stages("compile"):
             compiled = self.compiler.compile(
-                attempt, table.name, table.definition, table.namespace, cut.pointers, known
+                attempt, table.name, table.definition, table.namespace, cut.pointers, known, dict(table.settings)
             )
             refuse_cycle(table.name, compiled, known)  # a view may have got another text
-        states = self.stage_states(work, compiled, known, cut, asked, lease, opened, lambda: table.id)
+        # Another text needs other states, or the same ones with the same rows; other settings give them other rows.
+        below = altered if altered is not None and altered.settings else None
+        states = self.stage_states(work, compiled, known, cut, asked, lease, opened, lambda: table.id, altered=below)
         inputs, staging = self._maintain(work, compiled, known, cut, asked, opened, states, altered=altered)
         work.members.append(member_of(work, compiled, inputs, staging, cut, lease))
 
@@ -251,7 +279,7 @@ class Refresher:
         opened: list[Staging],
         states: Sequence[Work],
         *,
-        altered: bool = False,
+        altered: Altered | None = None,
     ) -> tuple[Sequence[Input], Staging | None]:
         """Decide and compute one table whose state tables are staged already."""
         table, attempt, stages = work.table, work.attempt, work.stages
@@ -261,8 +289,8 @@ class Refresher:
             frontier = {d.input: d for d in table.dependencies}
             inputs = gather(attempt, compiled, frontier)
             situation = look(self.lake, table, compiled, inputs, cut, asked, [s.decision for s in states])
-            if altered:
-                situation = replace(situation, reshaped="ALTERED: the definition was changed", initialized=True)
+            if altered is not None and (situation.initialized or table.owner_id is None):
+                situation = replace(situation, reshaped=altered.reason, initialized=True)
         feeds = Feeds(attempt, {i.name: i for i in inputs})
         try:
             decision = decide_early(situation)
@@ -314,6 +342,8 @@ class Refresher:
         lease: Lease,
         opened: list[Staging],
         owner_id: Callable[[], int],
+        *,
+        altered: Altered | None = None,
     ) -> tuple[Work, ...]:
         """Bring the hidden state tables up to the cut, in the owner's attempt and for its publish.
 
@@ -333,7 +363,9 @@ class Refresher:
                 )
                 attempt.register_missing(cut.pointers, [state.storage])
                 below = [done[i] for i in state.compiled.inputs if i in done]
-                inputs, staging = self._maintain(work, state.compiled, known, cut, asked, opened, below)
+                inputs, staging = self._maintain(
+                    work, state.compiled, known, cut, asked, opened, below, altered=altered
+                )
                 owner.members.append(state_member_of(work, state.compiled, inputs, staging, cut, lease, owner_id))
                 done[state.storage] = work
         for table in (t for t in have.values() if t.storage not in done):  # no longer needed

@@ -119,6 +119,25 @@ class Analyzer:
         except TrickleError:  # it uses columns of a query further out
             return None
 
+    def same(self, child: Operator, scalars: Sequence[Scalar]) -> tuple[int, ...] | None:
+        """For each expression over `child` the position of the first that is the same to Spark; None as above.
+
+        `a + b` and `b + a` are the same, `a > b` and `b < a` are, `int(a)` and `CAST(a AS INT)` are.
+        """
+        listed = ", ".join(f"{s.sql()} AS `t{n}`" for n, s in enumerate(scalars))
+        try:
+            rows = compile_sql(child, PlainLeaves())
+            plan: Any = self.session.sql(f"SELECT {listed} FROM ({rows})")._jdf.queryExecution().analyzed()
+        except Exception as error:
+            if spark_error(error).code == "SPARK_FAILED":
+                raise spark_error(error) from error
+            return None
+        columns = plan.projectList()
+        found = [columns.apply(n).child() for n in range(len(scalars))]
+        return tuple(
+            next(n for n, b in enumerate(found) if n == at or a.semanticEquals(b)) for at, a in enumerate(found)
+        )
+
     def annotate(self, tree: Operator, leaves: Leaves) -> tuple[Operator, dict[str, str]]:
         """The tree with union branches cast to their common types, and the types of all aggregates.
 

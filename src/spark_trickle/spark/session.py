@@ -65,8 +65,11 @@ _process = _Process()
 # --- configuration as data -------------------------------------------------------------------------
 
 
-def catalog_conf(settings: Settings, name: str = LAKE) -> dict[str, str]:
-    """The `spark.sql.catalog.<name>.*` entries: the lake's database seen under catalog name `name`."""
+def catalog_conf(settings: Settings, name: str = LAKE, *, read_only: bool = False) -> dict[str, str]:
+    """The `spark.sql.catalog.<name>.*` entries: the lake's database seen under catalog name `name`.
+
+    `read_only`: the database refuses every commit.
+    """
     prefix = f"spark.sql.catalog.{name}"
     conf = {
         prefix: SPARK_CATALOG,
@@ -79,9 +82,16 @@ def catalog_conf(settings: Settings, name: str = LAKE) -> dict[str, str]:
     }
     for operation in ("delete", "update", "merge"):
         conf[f"{prefix}.table-default.write.{operation}.mode"] = "merge-on-read"
-    for key, value in settings.jdbc_properties.items():
+    for key, value in (settings.jdbc_properties | (_read_only(settings) if read_only else {})).items():
         conf[f"{prefix}.jdbc.{key}"] = value
     return conf
+
+
+def _read_only(settings: Settings) -> dict[str, str]:
+    """Properties of a JDBC connection that cannot write, whatever is asked of it."""
+    if settings.is_postgres:
+        return {"readOnly": "true", "readOnlyMode": "always"}
+    return {"open_mode": "1", "transaction_mode": "DEFERRED"}  # SQLITE_OPEN_READONLY
 
 
 def session_conf(settings: Settings) -> dict[str, str]:
@@ -233,7 +243,9 @@ def close_catalog(session: SparkSession, catalog: str) -> None:
         _log.warning("the catalog %s could not be closed: %s", catalog, error)
 
 
-def new_session(spark: SparkSession, settings: Settings, catalog: str = LAKE) -> SparkSession:
+def new_session(
+    spark: SparkSession, settings: Settings, catalog: str = LAKE, *, read_only: bool = False
+) -> SparkSession:
     """A session of its own on the same context, whose current catalog is `catalog` on the lake's database."""
     session = spark.newSession()
     _require_driver(session, settings)
@@ -241,7 +253,7 @@ def new_session(spark: SparkSession, settings: Settings, catalog: str = LAKE) ->
     for key in session.conf.getAll:  # what the context has under this name is of another lake
         if key == prefix or key.startswith(f"{prefix}."):
             session.conf.unset(key)
-    for key, value in (session_conf(settings) | catalog_conf(settings, catalog)).items():
+    for key, value in (session_conf(settings) | catalog_conf(settings, catalog, read_only=read_only)).items():
         _set(session, key, value)
     # USE does not remember a catalog that is the default already, and calls outside a statement
     # (`spark.catalog.…`) would then look the default up in another session: make it the default after USE.

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from spark_trickle.model import InputKind, TableName
 from spark_trickle.sql.algebra import Operator
-from spark_trickle.sql.scope import Output, Scope
+from spark_trickle.sql.scope import Output, Scope, Visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,15 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
+    """A query: its rows, its columns, and the tables that columns can still be asked for by, `t` in `t.a`."""
+
     operator: Operator
     outputs: tuple[Output, ...]
+    relations: tuple[Visible, ...] = ()
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(list(self.relations), list(self.outputs))
 
 
 @dataclass(frozen=True, slots=True)

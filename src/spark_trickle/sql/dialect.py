@@ -20,6 +20,8 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from spark_trickle.sql.pipe_syntax import BARE, Pipe, PipeGenerator, PipeParser, as_select
+
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _HEX_ESCAPES = {"u": 4, "U": 8}
 _UNITS = frozenset(
@@ -86,7 +88,9 @@ def string_literal(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\u0000") + "'"
 
 
-class TrickleParser(SparkParser):
+class TrickleParser(PipeParser, SparkParser):
+    SUPPORTS_TABLE_QUERY = True
+    ADD_JOIN_ON_TRUE = False  # a join without a condition stays one
     STRICT_CAST = True  # CAST is exp.Cast, TRY_CAST is exp.TryCast
     JOINS_HAVE_EQUAL_PRECEDENCE = False  # a comma stays a comma
     ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # array(a, b)[0] is an element of a call's result
@@ -116,6 +120,9 @@ class TrickleParser(SparkParser):
         )
     }
 
+    RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {  # no comprehensions: FOR follows a call in PIVOT
+        token: parse for token, parse in SparkParser.RANGE_PARSERS.items() if token != TokenType.FOR
+    }
     UNARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **SparkParser.UNARY_PARSERS,
         # Not nothing: it fails on what is not a number.
@@ -192,6 +199,40 @@ class TrickleParser(SparkParser):
                 break
         return this
 
+    def _parse_select_query(self, *args: Any, **options: Any) -> exp.Expr | None:
+        """`TABLE t` and `FROM t` are queries: marked, because a chain of pipes goes on with their FROM clause."""
+        whole = self._curr.token_type in (TokenType.FROM, TokenType.TABLE)
+        query = super()._parse_select_query(*args, **options)
+        if whole and isinstance(query, exp.Select) and self._is_only_from(query):
+            query.meta[BARE] = True
+        if isinstance(query, exp.Values) and self._match(TokenType.PIPE_GT, advance=False):
+            return as_select(query)
+        return query
+
+    @staticmethod
+    def _is_only_from(query: exp.Select) -> bool:
+        given = {arg for arg, value in query.args.items() if value}
+        return given <= {"expressions", "from_", "joins", "laterals"} and query.is_star and len(query.expressions) == 1
+
+    def _parse_pivot_aggregation(self) -> exp.Expr | None:
+        return self._parse_alias(self._parse_disjunction())
+
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        """ALL is a name like any other: a column of that name goes before GROUP BY ALL."""
+        start = self._next
+        group = super()._parse_group(skip_group_by_token)
+        if group and group.args.get("all"):
+            group.set("all", None)
+            group.set("expressions", [_all(start), *group.expressions])
+        return group
+
+    def _parse_ordered(self, parse_method: Callable[[], Any] | None = None) -> exp.Ordered | None:
+        start = self._curr
+        ordered = super()._parse_ordered(parse_method)
+        if ordered and isinstance(ordered.this, exp.Var) and ordered.this.name.upper() == "ALL":
+            ordered.set("this", _all(start))
+        return ordered
+
     def _parse_function_call(
         self,
         functions: dict[str, Callable[..., Any]] | None = None,
@@ -201,6 +242,11 @@ class TrickleParser(SparkParser):
     ) -> exp.Expr | None:
         token = self._curr
         name = token.text.upper() if token else ""
+        if name == "EXISTS" and self._starts_query(self._index + 1):
+            self._advance(2)
+            found = self.expression(exp.Exists(this=self._parse_select()), token)
+            self._match_r_paren(found)
+            return found
         if name in _KEYWORD_FORMS and not self._has_keyword(_KEYWORD_FORMS[name]):
             anonymous = True
         result = super()._parse_function_call(functions, anonymous, optional_parens, any_token)
@@ -214,6 +260,11 @@ class TrickleParser(SparkParser):
             if isinstance(unit, exp.Column) and not unit.table and unit.name.upper() in _UNITS:
                 unit.replace(exp.Var(this=unit.name).update_positions(unit.this))
         return result
+
+    def _starts_query(self, at: int) -> bool:
+        """Whether `(TABLE`, `(FROM` or `(VALUES` stands at this token: sqlglot knows SELECT and WITH."""
+        pair = [t.token_type for t in self._tokens[at : at + 2]]
+        return pair[:1] == [TokenType.L_PAREN] and pair[1] in (TokenType.TABLE, TokenType.FROM, TokenType.VALUES)
 
     def _has_keyword(self, keywords: set[str]) -> bool:
         """Whether a keyword stands between the arguments of the call that starts here."""
@@ -317,11 +368,15 @@ class TrickleParser(SparkParser):
         return self._parse_column_ops(self.expression(node, keyword))
 
 
+def _all(token: Token) -> exp.Column:
+    return exp.Column(this=exp.Identifier(this=token.text, quoted=False).update_positions(token))
+
+
 def _infix(operator: str) -> Callable[[generator.Generator, exp.Binary], str]:
     return lambda self, node: self.binary(node, operator)
 
 
-class TrickleGenerator(SparkGenerator):
+class TrickleGenerator(PipeGenerator, SparkGenerator):
     # The base generator's, which writes trees as they are; Spark's rewrites whole SELECTs.
     TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
         **generator.Generator.TRANSFORMS,
@@ -329,6 +384,7 @@ class TrickleGenerator(SparkGenerator):
         exp.JSONExtract: lambda self, node: f"{self.sql(node, 'this')}:{node.expression.name}",
         exp.NullSafeEQ: _infix("<=>"),
         exp.RegexpLike: _infix("RLIKE"),
+        Pipe: lambda self, node: self.pipe(node),
     }
     TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
@@ -408,6 +464,33 @@ class ExplicitGenerator(TrickleGenerator):
         return f" CROSS JOIN {text[2:]}" if text.startswith(", ") else text
 
 
+# Words that start or join clauses. Spark lets them be names wherever no clause can start.
+_CLAUSES = frozenset(
+    [
+        *(TokenType.JOIN, TokenType.LEFT, TokenType.RIGHT, TokenType.FULL, TokenType.INNER, TokenType.OUTER),
+        *(TokenType.CROSS, TokenType.NATURAL, TokenType.SEMI, TokenType.ANTI, TokenType.ON, TokenType.USING),
+        *(TokenType.SELECT, TokenType.FROM, TokenType.WHERE, TokenType.HAVING, TokenType.WINDOW, TokenType.LIMIT),
+        *(TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT, TokenType.WITH, TokenType.SET, TokenType.TABLE),
+        *(TokenType.VALUES, TokenType.PIVOT, TokenType.UNPIVOT, TokenType.LATERAL, TokenType.CASE, TokenType.END),
+        *(TokenType.DISTINCT, TokenType.ALL, TokenType.EXISTS, TokenType.NOT, TokenType.AND, TokenType.OR),
+    ]
+)
+_TABLE_FOLLOWS = (TokenType.FROM, TokenType.JOIN)
+_STARTS_TABLE = (TokenType.LATERAL, TokenType.VALUES, TokenType.TABLE, TokenType.SELECT, TokenType.FROM, TokenType.WITH)
+
+
+def _is_name(before: Token | None, token: Token, after: Token | None) -> bool:
+    """Whether a word of a clause is a name here: beside a dot, after AS, or where a table must stand."""
+    if token.token_type not in _CLAUSES:
+        return False
+    if (before and before.token_type == TokenType.DOT) or (after and after.token_type == TokenType.DOT):
+        return True
+    if before is None or (after and after.token_type == TokenType.L_PAREN):
+        return False
+    table = before.token_type in _TABLE_FOLLOWS and token.token_type not in _STARTS_TABLE
+    return table or before.token_type == TokenType.ALIAS
+
+
 class TrickleTokenizer(Spark.Tokenizer):
     # A doubled quote is a quote. Values are read from the source text by string_value, not from here.
     STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
@@ -427,6 +510,9 @@ class TrickleTokenizer(Spark.Tokenizer):
             if last and last.token_type == TokenType.WINDOW and token.token_type == TokenType.L_PAREN:
                 last.token_type = TokenType.VAR
             merged.append(token)
+        for before, token, after in zip([None, *merged], merged, [*merged[1:], None], strict=False):
+            if _is_name(before, token, after):
+                token.token_type = TokenType.VAR
         return merged
 
 

@@ -31,6 +31,10 @@ class Functions(Protocol):
         """The types of expressions, also of aggregates, over the rows of `child`; None where nobody can tell."""
         ...
 
+    def same(self, child: Operator, scalars: Sequence[Scalar]) -> tuple[int, ...] | None:
+        """For each expression over `child` the position of the first that is the same to Spark; None as above."""
+        ...
+
 
 # Another answer every time they run: a delta computed with one answer cannot be retracted with another.
 VOLATILE = frozenset(

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
 from spark_trickle.sql.algebra import Aggregate, Call, Explode, Item, Operator, Project, keep
 from spark_trickle.sql.functions import FunctionKind
-from spark_trickle.sql.resolve import Place, Resolver, function_name
-from spark_trickle.sql.scalar import Scalar, call, case_when, cast, column, equal, identifier, number
+from spark_trickle.sql.resolve import Place, Resolver, function_name, is_all
+from spark_trickle.sql.scalar import Scalar, call, case_when, cast, column, equal, identifier, number, operand
 
 Selected = tuple[tuple[str, Scalar], ...]
 
 _WRAPPERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+_GROUPING = ("grouping", "grouping_id")
 MAX_SETS = 4096
 
 
 class Grouping:
     """One grouped SELECT."""
 
-    def __init__(self, resolver: Resolver, fresh: Callable[[str], str], node: exp.Select) -> None:
+    def __init__(self, resolver: Resolver, fresh: Callable[[str], str], node: exp.Select, relation: Operator) -> None:
         self.resolver = resolver
+        self.relation = relation  # the rows that are grouped
         self.fresh = fresh
         self.node = node
         self.keys: list[Item] = []
         self.calls: list[Call] = []
         self.sets: list[tuple[int, ...]] | None = None  # positions of the keys in each grouping set
         self._written: dict[str, Scalar] = {}  # keys of grouping sets by name, as they were before nulling
-        self._bits: dict[str, int] = {}  # their bits in the grouping id
         self._mask_key = ""
+        self._in_sets = False
 
     def applies(self, scalars: Iterable[Scalar]) -> bool:
         if self.node.args.get("group") is not None or self.node.args.get("having") is not None:
@@ -65,10 +67,7 @@ class Grouping:
         if group.args.get("totals"):
             raise self.resolver.refuse("GROUPING_SETS", "WITH TOTALS is not Spark SQL", group)
         written = group.expressions
-        everything = group.args.get("all") or (
-            len(written) == 1 and isinstance(written[0], exp.Column) and written[0].sql().upper() == "ALL"
-        )
-        if everything:
+        if len(written) == 1 and is_all(written[0]) and not self.resolver.knows("all"):
             for shown, scalar in selected:
                 if not self.has_call(scalar.tree):
                     self._add_key(shown, scalar)
@@ -95,15 +94,32 @@ class Grouping:
         return self._add_key(shown, scalar)
 
     def _add_key(self, shown: str, scalar: Scalar) -> int:
-        for at, known in enumerate(self.keys):
-            if known.scalar == scalar:
-                return at
+        same = self._same([k.scalar for k in self.keys], [scalar], ask=self._in_sets).get(scalar)
+        if same is not None:
+            return same
         self.keys.append(Item(self.fresh(f"k_{shown}"), scalar))
         return len(self.keys) - 1
+
+    def _same(self, keys: Sequence[Scalar], scalars: Sequence[Scalar], *, ask: bool = True) -> dict[Scalar, int]:
+        """Which of the scalars are which of the keys: by their text, or, asking Spark, as `b + a` is `a + b`."""
+        found = {s: keys.index(s) for s in scalars if s in keys}
+        asked = [s for s in dict.fromkeys(scalars) if s not in found and any(_may_be_same(s, k) for k in keys)]
+        if not asked or not ask:
+            return found
+        first = self.resolver.functions.same(self.relation, [*keys, *asked])
+        if first is None and not self._in_sets:
+            return found  # what is no key by its text is refused later
+        if first is None:
+            raise self.resolver.refuse(
+                "GROUP_EXPRESSION", f"nobody can tell whether {asked[0]} is a GROUP BY expression", self.node
+            )
+        return {**found, **{s: at for s, at in zip(asked, first[len(keys) :], strict=True) if at < len(keys)}}
 
     # -- grouping sets ---------------------------------------------------------------------------------------------
 
     def _read_sets(self, written: Sequence[exp.Expr], trailing: Sequence[exp.Expr], selected: Selected) -> None:
+        self._in_sets = True  # keys that are one to Spark must be one here: a set without it nulls it
+
         def columns(part: exp.Expr) -> tuple[int, ...]:
             inner = part.expressions if isinstance(part, exp.Tuple) else [part]
             return tuple(self._read_key(p, selected) for p in inner)
@@ -158,7 +174,6 @@ class Grouping:
             items.append(Item(nulled, case_when(kept, key.scalar)))
             keys.append(Item(key.name, column(nulled)))
             self._written[key.name] = key.scalar
-            self._bits[key.scalar.sql()] = bit
         self._mask_key = self.fresh("grouping_key")
         self.keys = [*keys, Item(self._mask_key, column(mask))]
         if doubled:
@@ -174,15 +189,16 @@ class Grouping:
     def _grouping(self, node: exp.Expr, name: str) -> exp.Expr:
         if self.sets is None:
             raise self.resolver.refuse("GROUPING_SETS", f"{name}() without grouping sets", node)
-        if name == "grouping_id":
-            args = [Scalar(a).sql() for a in node.expressions]
-            if args and args != list(self._bits):
-                raise self.resolver.refuse("GROUPING_SETS", "grouping_id() of some of the keys", node)
+        if name == "grouping_id":  # of all keys: Spark refuses any other list
             return exp.Column(this=identifier(self._mask_key))
-        bit = self._bits.get(Scalar(node.expressions[0]).sql())
+        bit = self._bit(Scalar(node.expressions[0]))
         if bit is None:
             raise self.resolver.refuse("GROUPING_SETS", "grouping() of something that is no key", node)
         return call("getbit", column(self._mask_key), number(bit)).tree
+
+    def _bit(self, scalar: Scalar) -> int | None:
+        at = self._same(list(self._written.values()), [scalar]).get(scalar)
+        return None if at is None else len(self._written) - 1 - at
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -192,7 +208,7 @@ class Grouping:
         while isinstance(heart, _WRAPPERS):
             heart = heart.this
         name = function_name(heart)
-        if name is None or name in ("grouping", "grouping_id") or _windowed(node):
+        if name is None or name in _GROUPING or _windowed(node):
             return None
         if self.resolver.functions.kind(name) is not FunctionKind.AGGREGATE:
             return None
@@ -201,17 +217,35 @@ class Grouping:
     def has_call(self, tree: exp.Expr) -> bool:
         return any(self.unit(node) is not None for node in tree.walk())
 
-    def over(self, scalar: Scalar) -> Scalar:
-        """The scalar over the aggregate's output: keys and calls replaced by their columns."""
+    def over(self, scalar: Scalar, second: Mapping[str, Scalar] | None = None) -> Scalar:
+        """The scalar over the aggregate's output: keys and calls replaced by their columns.
+
+        `second` has what names of HAVING mean where they are neither a key nor inside a call.
+        """
+        result = self._over(scalar, second or {}, ask=self._in_sets)
+        if result is None and not self._in_sets:
+            result = self._over(scalar, second or {}, ask=True)
+        if result is None:
+            raise self.resolver.refuse(
+                "GROUP_EXPRESSION",
+                f"{scalar.sql()} could not be matched with the GROUP BY expressions",
+                self.node,
+            )
+        return result
+
+    def _over(self, scalar: Scalar, second: Mapping[str, Scalar], *, ask: bool) -> Scalar | None:
+        """None when a column is left that the aggregate does not give."""
         offered: set[str] = set()
+        keys = list(self._key_scalars())
+        same = self._same([k for _, k in keys], [Scalar(n) for n in self._candidates(scalar.tree)], ask=ask)
 
         def swap(node: exp.Expr) -> exp.Expr:
-            for name, written in self._key_scalars():
-                if type(node) is type(written.tree) and Scalar(node) == written:
-                    offered.add(name)
-                    return exp.Column(this=identifier(name))
+            at = same.get(Scalar(node)) if isinstance(node, exp.Condition) else None
+            if at is not None:
+                offered.add(keys[at][0])
+                return exp.Column(this=identifier(keys[at][0]))
             function = function_name(node)
-            if function in ("grouping", "grouping_id"):
+            if function in _GROUPING:
                 found = self._grouping(node, function)
                 offered.update(Scalar(found).columns)
                 return found
@@ -219,17 +253,24 @@ class Grouping:
                 name = self._call(node).name
                 offered.add(name)
                 return exp.Column(this=identifier(name))
+            if isinstance(node, exp.Column | exp.Dot) and Scalar(node).sql() in second:
+                found = self.over(second[Scalar(node).sql()]).tree
+                offered.update(Scalar(found).columns)
+                return operand(found)
             return node
 
         result = Scalar(scalar.tree.copy().transform(swap))
         pending = {p.name for p in self.resolver.pending.values()}
-        if not result.columns <= offered | pending:
-            raise self.resolver.refuse(
-                "GROUP_EXPRESSION",
-                f"{scalar.sql()} could not be matched with the GROUP BY expressions",
-                self.node,
-            )
-        return result
+        return result if result.columns <= offered | pending else None
+
+    def _candidates(self, tree: exp.Expr) -> list[exp.Expr]:
+        """The parts of an expression that may be a key: not those inside a call, of rows not yet grouped."""
+
+        def inside(node: exp.Expr) -> bool:
+            return isinstance(node, exp.Lambda) or function_name(node) in _GROUPING or self.unit(node) is not None
+
+        parts = [n for n in tree.walk(prune=inside) if isinstance(n, exp.Condition) and not isinstance(n, exp.Literal)]
+        return [n for n in parts if not any(inside(p) or isinstance(p, exp.Window) for p in n.walk())]
 
     def _call(self, node: exp.Expr) -> Call:
         whole = Scalar(node.copy())
@@ -265,6 +306,11 @@ class Grouping:
         )
         self.calls.append(found)
         return found
+
+
+def _may_be_same(one: Scalar, other: Scalar) -> bool:
+    """Expressions over other columns are never the same."""
+    return one.bare is None and one.columns == other.columns and one.outer == other.outer
 
 
 def _windowed(node: exp.Expr) -> bool:

@@ -38,7 +38,9 @@ from spark_trickle.sql.decorrelate import exists, not_in, rejects_null, scalar_v
 from spark_trickle.sql.functions import FunctionKind, Functions
 from spark_trickle.sql.grouping import Grouping
 from spark_trickle.sql.parse import parse_query, place
-from spark_trickle.sql.resolve import Pending, Place, Resolver, SubqueryKind, function_name
+from spark_trickle.sql.pipe_syntax import Pipe
+from spark_trickle.sql.pipes import Pipes
+from spark_trickle.sql.resolve import Pending, Place, Resolver, SubqueryKind, function_name, is_all
 from spark_trickle.sql.scalar import (
     Scalar,
     call,
@@ -49,8 +51,9 @@ from spark_trickle.sql.scalar import (
     greater,
     number,
 )
-from spark_trickle.sql.scope import Output, Scope, Unresolved
+from spark_trickle.sql.scope import Output, Scope, Visible, outputs_of, projected, renamed_scope
 from spark_trickle.sql.sources import Sources
+from spark_trickle.sql.stars import is_star
 from spark_trickle.sql.windows import expand_named, lower_windows
 
 __all__ = ["LakeTable", "LakeView", "Lowered", "Tables", "lower"]
@@ -93,6 +96,7 @@ class Lowering:
         self.views: dict[TableName, LakeView] = {}
         self.notices: list[str] = []
         self.sources = Sources(self)
+        self.pipes = Pipes(self)
         self._taken: set[str] = {WEIGHT}
         # CTEs by their body: read twice, computed once. The body is kept, or another could get its id.
         self._shared: dict[int, tuple[exp.Expr, Relation]] = {}
@@ -108,20 +112,30 @@ class Lowering:
     def refuse(self, reason: str, message: str, node: exp.Expr, context: Context) -> NotIncremental:
         return NotIncremental(reason, message, place=place(node, context.text))
 
-    def resolver(self, scope: Scope, context: Context) -> Resolver:
+    def resolver(self, scope: Scope, context: Context, rows: Operator | None = None) -> Resolver:
         def subquery(node: exp.Expr, around: Scope) -> Operator:
             relation = self.query(node, replace(context, outer=around))
             return Project(child=relation.operator, items=keep(*(o.name for o in relation.outputs)))
 
-        return Resolver(scope, self.functions, context.text, fresh=self.fresh, subquery=subquery, outer=context.outer)
+        return Resolver(
+            scope,
+            self.functions,
+            context.text,
+            fresh=self.fresh,
+            subquery=subquery,
+            outer=context.outer,
+            rows=rows,
+        )
 
     # -- queries ---------------------------------------------------------------------------------------------------
 
     def query(self, node: exp.Expr, context: Context) -> Relation:
-        context = self._with_ctes(node, context)
-        if isinstance(node, exp.Select):
+        context = self.with_ctes(node, context)
+        if isinstance(node, Pipe):
+            relation = self.pipes.relation(node, context)
+        elif isinstance(node, exp.Select):
             return self._select(node, context)
-        if isinstance(node, exp.Subquery):
+        elif isinstance(node, exp.Subquery):
             relation = self.query(node.this, context)
         elif isinstance(node, exp.Union):
             relation = self._union(node, context)
@@ -134,7 +148,7 @@ class Lowering:
             raise self.refuse("QUERY_FORM", f"{node.key} has no delta rule yet", node, context)
         return self._top_of_outputs(node, relation, context)
 
-    def _with_ctes(self, node: exp.Expr, context: Context) -> Context:
+    def with_ctes(self, node: exp.Expr, context: Context) -> Context:
         clause = node.args.get("with_")
         if clause is None:
             return context
@@ -183,7 +197,8 @@ class Lowering:
         outputs = tuple(Output(o.shown, self.fresh(f"u_{o.shown}")) for o in left.outputs)
         names = tuple(o.name for o in outputs)
         union: Operator = UnionAll(inputs=(renamed(left, names), renamed(right, names)), names=names)
-        return Relation(Distinct(child=union) if node.args.get("distinct") else union, outputs)
+        operator = Distinct(child=union) if node.args.get("distinct") else union
+        return Relation(operator, outputs, _tables_of(left, names))
 
     def _by_name(self, node: exp.Expr, left: Relation, right: Relation, context: Context) -> Relation:
         theirs = {o.shown.lower(): o for o in right.outputs}
@@ -215,7 +230,8 @@ class Lowering:
             other = has_right if intersect else equal(column(rights.name), number(0))
             condition = conjunction((has_left, other))
             assert condition is not None
-            return Relation(Project(child=Filter(child=counted, condition=condition), items=items), outputs)
+            kept = Filter(child=counted, condition=condition)
+            return Relation(Project(child=kept, items=items), outputs, _tables_of(left, names))
         if intersect:
             many = call("least", column(lefts.name), column(rights.name))
         else:
@@ -223,26 +239,28 @@ class Lowering:
         some = Filter(child=counted, condition=greater(many, number(0)))
         copies = call("explode", call("sequence", number(1), many))
         spread = Explode(child=some, generator=copies, names=(self.fresh("copy"),))
-        return Relation(Project(child=spread, items=items), outputs)
+        return Relation(Project(child=spread, items=items), outputs, _tables_of(left, names))
 
     # -- ORDER BY, LIMIT -------------------------------------------------------------------------------------------
 
     def _top_of_outputs(self, node: exp.Expr, relation: Relation, context: Context) -> Relation:
         """ORDER BY … LIMIT after a set operation or around parentheses: over the output columns."""
-        bounds = self._bounds(node, context)
+        bounds = self.bounds(node, context)
         if bounds is None:
             return relation
-        resolver = self.resolver(Scope(star=list(relation.outputs)), context)
-        order = []
-        for ordered in node.args["order"].expressions if node.args.get("order") else ():
-            at = _ordinal(ordered)
-            inner = column(relation.outputs[at].name) if at is not None else None
-            order.append(_ordered(ordered, inner or resolver.scalar(ordered.this, clause=Place.ORDER_BY)))
+        resolver = self.resolver(relation.scope, context)
+        selected = tuple((o.shown, column(o.name)) for o in relation.outputs)
+        order = self.order(_order_of(node), selected, resolver)
         if resolver.pending:
             raise self.refuse("SUBQUERY", "a subquery in ORDER BY has no delta rule yet", node, context)
-        return replace(relation, operator=_top(relation.operator, order, bounds))
+        return replace(relation, operator=self.top(relation.operator, order, bounds))
 
-    def _bounds(self, node: exp.Expr, context: Context) -> tuple[int | None, int] | None:
+    def top(
+        self, child: Operator, order: Sequence[tuple[exp.Ordered, Scalar]], bounds: tuple[int | None, int]
+    ) -> Operator:
+        return _top(child, [_ordered(written, scalar) for written, scalar in order], bounds)
+
+    def bounds(self, node: exp.Expr, context: Context) -> tuple[int | None, int] | None:
         """(limit, offset); None where there is neither, and an order means nothing."""
         limit, offset = node.args.get("limit"), node.args.get("offset")
         if limit is None and offset is None:
@@ -274,20 +292,22 @@ class Lowering:
                 raise self.refuse(reason, f"{what} has no delta rule yet", found, context)
         if any(isinstance(e, exp.Star) and e.args.get("replace") for e in node.expressions):
             raise self.refuse("STAR_REPLACE", "SELECT * REPLACE has no delta rule yet", node, context)
-        node = expand_named(node, context.text)
-        operator: Operator
         if node.args.get("from_") is None:
-            operator, scope = Constant(names=()), Scope()
-        else:
-            operator, scope = self.sources.clause(node, context)
-        resolver = self.resolver(scope, context)
+            return self.select_over(node, Constant(names=()), Scope(), context)
+        return self.select_over(node, *self.sources.clause(node, context), context)
+
+    def select_over(self, node: exp.Select, operator: Operator, scope: Scope, context: Context) -> Relation:
+        """All of a SELECT but its FROM clause, which gave the rows and their names."""
+        node = expand_named(node, context.text)
+        resolver = self.resolver(scope, context, operator)
         where = node.args.get("where")
         if where is not None:
             condition = resolver.scalar(where.this, clause=Place.WHERE)
             operator = self.filtered(operator, condition, _take(resolver))
-        selected = self._select_list(node, resolver, context)
-        bounds = self._bounds(node, context)
-        order = self._order(node, selected, resolver) if bounds is not None else ()
+        selected = self._select_list(node, resolver)
+        resolver.outputs = outputs_of(selected, scope)
+        bounds = self.bounds(node, context)
+        order = self.order(_order_of(node), selected, resolver) if bounds is not None else ()
         having = None
         if node.args.get("having") is not None:
             having = resolver.scalar(node.args["having"].this, clause=Place.HAVING)
@@ -297,7 +317,11 @@ class Lowering:
         operator, found = lower_windows(found, operator, self.fresh)
         if operator is not before and any(self._generates_inside(s) for s in scalars):
             raise self.refuse("GENERATOR", "a generator beside window functions has no delta rule yet", node, context)
-        return self._finish(node, operator, selected, found, order, bounds, context)
+        relation = self._finish(node, operator, selected, found, order, bounds, context)
+        if len(relation.outputs) != len(selected):  # a generator of several columns
+            return relation
+        columns = ((o, s.bare) for o, (_, s) in zip(relation.outputs, selected, strict=True))
+        return replace(relation, relations=tuple(projected(scope, columns).relations))
 
     def _grouped(
         self,
@@ -308,7 +332,7 @@ class Lowering:
         resolver: Resolver,
         operator: Operator,
     ) -> tuple[Operator, Sequence[Scalar]]:
-        grouping = Grouping(resolver, self.fresh, node)
+        grouping = Grouping(resolver, self.fresh, node, operator)
         if not grouping.applies(scalars):
             return self.attach_all(operator, _take(resolver)), scalars
         grouping.read_keys(selected)
@@ -316,7 +340,7 @@ class Lowering:
         used = grouping.below([*scalars, *([having] if having else ())])
         operator = grouping.expand(self.attach_all(operator, [p for p in pending if p.name in used]))
         found = tuple(grouping.over(s) for s in scalars)
-        condition = None if having is None else grouping.over(having)
+        condition = None if having is None else grouping.over(having, resolver.second)
         above = [replace(p, values=tuple(grouping.over(v) for v in p.values)) for p in pending if p.name not in used]
         # What these subqueries use of the rows must be a key; they find it under its old name.
         outer = sorted(frozenset().union(*(correlated(p.operator) for p in above)))
@@ -384,20 +408,13 @@ class Lowering:
             result = Project(child=result, items=keep(*(i.name for i in visible)))
         return Relation(result, tuple(outputs))
 
-    def _select_list(self, node: exp.Select, resolver: Resolver, context: Context) -> tuple[tuple[str, Scalar], ...]:
+    def _select_list(self, node: exp.Select, resolver: Resolver) -> tuple[tuple[str, Scalar], ...]:
         """(shown name, scalar) for each output column, stars expanded, lateral aliases seen through."""
         selected: list[tuple[str, Scalar]] = []
         for item in node.expressions:
             inner = item.this if isinstance(item, exp.Aliases) else item.unalias()
-            star = inner if isinstance(inner, exp.Star) else inner.this if isinstance(inner, exp.Column) else None
-            if isinstance(star, exp.Star):
-                qualifier = tuple(p.name for p in inner.parts[:-1]) if isinstance(inner, exp.Column) else ()
-                dropped = {c.name.lower() for c in star.args.get("except_") or ()}
-                try:
-                    outputs = resolver.scope.expand(qualifier)
-                except Unresolved as why:
-                    raise self.refuse("STAR", f"{why} cannot be expanded", inner, context) from None
-                selected += [(o.shown, column(o.name)) for o in outputs if o.shown.lower() not in dropped]
+            if is_star(inner.unnest()):
+                selected += resolver.star(inner.unnest())
                 continue
             scalar = resolver.scalar(inner, clause=Place.SELECT)
             named = isinstance(item, exp.Alias) or isinstance(inner, exp.Column | exp.Dot)
@@ -409,18 +426,17 @@ class Lowering:
             selected.append((shown, scalar))
         return tuple(selected)
 
-    def _order(
-        self, node: exp.Select, selected: tuple[tuple[str, Scalar], ...], resolver: Resolver
+    def order(
+        self, written: Sequence[exp.Ordered], selected: tuple[tuple[str, Scalar], ...], resolver: Resolver
     ) -> tuple[tuple[exp.Ordered, Scalar], ...]:
-        if node.args.get("order") is None:
-            return ()
-        names = {shown.lower(): scalar for shown, scalar in reversed(selected) if shown}
-        resolver.aliases.update(names)  # columns of a star are names as well
-        found = []
-        for ordered in node.args["order"].expressions:
+        """What ORDER BY orders by: positions and ALL mean columns of the select list."""
+        found: list[tuple[exp.Ordered, Scalar]] = []
+        for ordered in written:
             at = _ordinal(ordered)
             if at is not None:
                 found.append((ordered, selected[at][1]))
+            elif len(written) == 1 and is_all(ordered.this) and not resolver.knows("all"):
+                found += [(ordered, scalar) for _, scalar in selected]
             else:
                 found.append((ordered, resolver.scalar(ordered.this, clause=Place.ORDER_BY)))
         return tuple(found)
@@ -533,6 +549,15 @@ def _whole_subquery(part: Scalar, by_name: dict[str, Pending]) -> tuple[Pending,
 def _as_condition(pending: Pending, kind: Match) -> Scalar:
     mark = column(pending.name)
     return mark if kind is Match.SEMI else Scalar(exp.Not(this=mark.tree))
+
+
+def _order_of(node: exp.Expr) -> Sequence[exp.Ordered]:
+    return node.args["order"].expressions if node.args.get("order") is not None else ()
+
+
+def _tables_of(left: Relation, names: Sequence[str]) -> tuple[Visible, ...]:
+    """A set operation has the columns of its left side, under new names."""
+    return renamed_scope(left.relations, {o.name: n for o, n in zip(left.outputs, names, strict=True)})
 
 
 def _ordinal(ordered: exp.Ordered) -> int | None:

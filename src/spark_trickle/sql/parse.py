@@ -12,9 +12,10 @@ from sqlglot.tokenizer_core import TokenType
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.sql.dialect import DIALECT, EXPLICIT
+from spark_trickle.sql.pipe_syntax import as_select
 
 _NOT_A_QUERY = "A query is expected, one that starts with SELECT or WITH"
-_QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "("})
+_QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "TABLE", "VALUES", "("})
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING)
 
 
@@ -88,6 +89,8 @@ def parse_query(text: str) -> exp.Query:
         hint = "Split it into views."
         raise TrickleError("SYNTAX_ERROR", "The query is nested too deeply to be parsed.", hint=hint) from None
     tree = trees[0] if trees else None
+    if isinstance(tree, exp.Values):
+        tree = as_select(tree)
     if not isinstance(tree, exp.Query):
         raise syntax_error(_NOT_A_QUERY, text, tokens[0].start, tokens[0].end)
     if into := tree.find(exp.Into):

@@ -56,7 +56,8 @@ def lower_pivot(node: exp.Pivot, operator: Operator, scope: Scope, resolver: Res
     for value in fields[0].expressions:
         shown, literal = (value.alias, value.this) if isinstance(value, exp.PivotAlias | exp.Alias) else ("", value)
         # A value takes the type of the column, not the other way round.
-        values = [cast(resolver.scalar(v, clause=Place.WHERE), k) for v, k in zip(_parts(literal), kinds, strict=True)]
+        parts = _parts(literal) if len(heads) > 1 else [literal]  # a tuple for one column is a struct
+        values = [cast(resolver.scalar(v, clause=Place.WHERE), k) for v, k in zip(parts, kinds, strict=True)]
         condition = conjunction(same(p, v) for p, v in zip(pivoted, values, strict=True))
         assert condition is not None
         present = Call(fresh("n"), _filtered(call("count", number(1)), condition), "count", (), filter=condition)

@@ -124,11 +124,6 @@ REASONS: dict[str, Reason] = {
         "An expression of the select list could not be matched with the GROUP BY expressions.",
         "Write it in GROUP BY exactly as in the select list, or group in a subquery.",
     ),
-    "AMBIGUOUS_HAVING": Reason(
-        _NOT_YET,
-        "A name in HAVING is both an alias and an input column.",
-        "Give the alias another name.",
-    ),
     "LIMIT": Reason(
         _NOT_YET,
         "This LIMIT, OFFSET or ORDER BY has no delta rule.",

@@ -24,7 +24,8 @@ from spark_trickle.sql.functions import (
 )
 from spark_trickle.sql.parse import place, render
 from spark_trickle.sql.scalar import Scalar, identifier, operand, outer_column
-from spark_trickle.sql.scope import Scope, Unresolved, with_fields
+from spark_trickle.sql.scope import Outputs, Scope, Unresolved, with_fields
+from spark_trickle.sql.stars import POSITION, SHOWN, Starred, expand, is_counted, is_star, name_fields
 
 _NO_PARENTHESES: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "current_date",
@@ -48,7 +49,8 @@ class Place(StrEnum):
     ORDER_BY = "ORDER BY"
 
 
-_SEES_ALIASES = frozenset([Place.SELECT, Place.GROUP_BY, Place.HAVING, Place.ORDER_BY])
+_SEES_ALIASES = frozenset([Place.SELECT, Place.GROUP_BY])
+_SEES_OUTPUTS = frozenset([Place.HAVING, Place.ORDER_BY])
 
 
 class SubqueryKind(StrEnum):
@@ -82,6 +84,11 @@ def function_name(node: exp.Expr) -> str | None:
     return None
 
 
+def is_all(node: exp.Expr) -> bool:
+    """Whether this is the word ALL of GROUP BY ALL and ORDER BY ALL. Backticks around it change nothing."""
+    return isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower() == "all"
+
+
 class Resolver:
     """Expressions of one SELECT. `aliases` grows while the select list is read: later items may use them."""
 
@@ -94,6 +101,7 @@ class Resolver:
         fresh: Callable[[str], str],
         subquery: LowerSubquery,
         outer: Scope | None = None,
+        rows: Operator | None = None,
     ) -> None:
         self.scope = scope
         self.functions = functions
@@ -101,7 +109,10 @@ class Resolver:
         self.fresh = fresh
         self.subquery = subquery
         self.outer = outer
+        self.rows = rows  # what the scope's columns are columns of: for asking Spark about types
         self.aliases: dict[str, Scalar] = {}
+        self.outputs: Outputs | None = None
+        self.second: dict[str, Scalar] = {}  # what a name in HAVING means where the input column is no group key
         self.pending: dict[str, Pending] = {}  # by the text of the subquery: equal ones are one
 
     def refuse(self, reason: str, message: str, node: exp.Expr) -> NotIncremental:
@@ -113,6 +124,8 @@ class Resolver:
         self._place_subqueries(holder, clause)
         for node in holder.walk():
             self._check(node, clause)
+        self._expand_stars(holder)
+        name_fields(holder)
         _rename_lambdas(holder)
         for node in list(holder.find_all(exp.Column)):
             if node.table == _PLACED:
@@ -123,6 +136,14 @@ class Resolver:
             if isinstance(node.this, str):
                 node.set("this", node.this.lower())
         return Scalar(_without_parentheses(holder))
+
+    def knows(self, name: str) -> bool:
+        """Whether a select list, or the inputs, have a column of this name: it goes before a keyword."""
+        try:
+            in_outputs = self.outputs is not None and self.outputs.resolve((name,)) is not None
+            return in_outputs or name.lower() in self.aliases or self.scope.resolve((name,)) is not None
+        except Unresolved:
+            return True
 
     # -- subqueries ------------------------------------------------------------------------------------------------
 
@@ -137,7 +158,7 @@ class Resolver:
             key = f"{negated} {render(node)}"
             if key not in self.pending:
                 self.pending[key] = self._lower_subquery(node, clause, negated=negated)
-            node.replace(exp.Column(this=identifier(self.pending[key].name), table=identifier(_PLACED)))
+            node.replace(placed(self.pending[key].name, ""))
 
     def _lower_subquery(self, node: exp.Expr, clause: Place, *, negated: bool) -> Pending:
         values: tuple[Scalar, ...] = ()
@@ -157,13 +178,41 @@ class Resolver:
             raise self.refuse("SUBQUERY", "IN compares as many columns as stand on its left", node)
         return Pending(kind, self.fresh(f"{kind.name.lower()}_q"), operator, values, node)
 
+    # -- stars -----------------------------------------------------------------------------------------------------
+
+    def star(self, node: exp.Expr) -> tuple[Starred, ...]:
+        """The columns that a star stands for."""
+        try:
+            return expand(node, self.scope, self._type)
+        except Unresolved as why:
+            raise self.refuse("STAR", f"{why} cannot be expanded", node) from None
+
+    def _type(self, scalar: Scalar) -> str | None:
+        types = self.functions.types(self.rows, [scalar]) if self.rows is not None else None
+        return types[0] if types else None
+
+    def _expand_stars(self, holder: exp.Expr) -> None:
+        stars = [n for n in holder.walk() if is_star(n) and not is_star(n.parent or n) and not is_counted(n)]
+        for parent in {id(n.parent): n.parent for n in stars if n.parent is not None}.values():
+            if not any(map(is_star, parent.expressions)):
+                raise self.refuse("STAR", "* has no rule here", parent)
+            written: list[exp.Expr] = []
+            for at, arg in enumerate(parent.expressions):
+                arg.meta[POSITION] = at
+                if not is_star(arg):
+                    written.append(arg)
+                    continue
+                for shown, scalar in self.star(arg):
+                    column = scalar.tree.copy().transform(_mark_placed)
+                    column.meta[SHOWN] = shown
+                    written.append(column)
+            parent.set("expressions", written)
+
     # -- checks ----------------------------------------------------------------------------------------------------
 
     def _check(self, node: exp.Expr, clause: Place) -> None:
         if isinstance(node, exp.Window) and clause not in (Place.SELECT, Place.ORDER_BY):
             raise self.refuse("WINDOW", f"a window function in {clause}", node)
-        if isinstance(node, exp.Star) and not _counted(node):
-            raise self.refuse("STAR", "* inside an expression has no rule yet", node)
         name = function_name(node)
         if name is None:
             return
@@ -188,14 +237,24 @@ class Resolver:
     # -- names -----------------------------------------------------------------------------------------------------
 
     def _column(self, node: exp.Column, clause: Place) -> exp.Expr:
+        """What a name means in this clause: docs/names.md has the rules, and a test for each."""
         parts = tuple(p.name for p in node.parts)
-        found = self._find(self.scope, parts, node)
-        alias = self.aliases.get(parts[0].lower()) if clause in _SEES_ALIASES else None
-        if found is not None and not (clause is Place.ORDER_BY and alias is not None and len(parts) == 1):
-            # Whether HAVING means the alias or the input column is Spark's choice, not ours to guess.
-            if clause is Place.HAVING and alias is not None and alias != Scalar(found):
-                raise self.refuse("AMBIGUOUS_HAVING", f"{parts[0]} names an alias and an input column", node)
+        shown = self._find(self.outputs, parts, node) if self.outputs and clause in _SEES_OUTPUTS else None
+        if clause is Place.ORDER_BY and shown is not None:
+            return shown
+        try:
+            found = self.scope.resolve(parts)
+        except Unresolved as why:
+            if shown is None:
+                raise self.refuse("NAME_RESOLUTION", str(why), node) from None
+            found = None
+        if found is not None:
+            if shown is not None and Scalar(shown) != Scalar(found):
+                self.second[Scalar(found).sql()] = Scalar(shown)
             return found
+        if shown is not None:
+            return shown
+        alias = self.aliases.get(parts[0].lower()) if clause in _SEES_ALIASES else None
         if alias is not None:
             return with_fields(operand(alias.tree), parts[1:])
         if self.outer is not None:
@@ -208,9 +267,11 @@ class Resolver:
                     return marked
                 inner.replace(marked)
                 return around
+        if len(parts) == 1 and parts[0].lower() == "grouping__id":  # a call without parentheses, from Hive
+            return exp.Anonymous(this="grouping_id")
         raise self.refuse("NAME_RESOLUTION", f"{'.'.join(parts)} is not a column of the inputs", node)
 
-    def _find(self, scope: Scope, parts: tuple[str, ...], node: exp.Column) -> exp.Expr | None:
+    def _find(self, scope: Scope | Outputs, parts: tuple[str, ...], node: exp.Column) -> exp.Expr | None:
         try:
             return scope.resolve(parts)
         except Unresolved as why:
@@ -258,10 +319,15 @@ def _whole(node: exp.Expr) -> bool:
     return isinstance(node.parent, exp.Paren) and node.parent.parent is None
 
 
-def _counted(star: exp.Star) -> bool:
-    """Whether this is the star of count(*)."""
-    parent = star.parent
-    return isinstance(parent, exp.Anonymous) and function_name(parent) == "count" and len(parent.expressions) == 1
+def placed(name: str, shown: str) -> exp.Column:
+    """A column that has its final name already; `shown` names a field of a struct after it."""
+    column = exp.Column(this=identifier(name), table=identifier(_PLACED))
+    column.meta[SHOWN] = shown
+    return column
+
+
+def _mark_placed(node: exp.Expr) -> exp.Expr:
+    return placed(node.name, "") if isinstance(node, exp.Column) else node
 
 
 def _rename_lambdas(tree: exp.Expr) -> None:

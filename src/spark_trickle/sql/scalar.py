@@ -125,6 +125,10 @@ def call(function: str, *args: Scalar) -> Scalar:
     return Scalar(exp.Anonymous(this=function, expressions=[a.tree.copy() for a in args]))
 
 
+def field(struct: Scalar, name: str) -> Scalar:
+    return Scalar(exp.Dot(this=operand(struct.tree), expression=identifier(name)))
+
+
 def cast(value: Scalar, type_: str) -> Scalar:
     return Scalar(exp.Cast(this=value.tree.copy(), to=exp.DataType.build(type_, dialect="spark", udt=True)))
 

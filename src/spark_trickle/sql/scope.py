@@ -6,11 +6,12 @@ here is refused by name rather than guessed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from spark_trickle.sql.scalar import identifier
+from spark_trickle.sql.scalar import Scalar, identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,51 @@ class Scope:
             if output is not None:
                 return with_fields(exp.Column(this=identifier(output.name)), fields)
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """A select list as ORDER BY and HAVING see it: names and what they stand for."""
+
+    scope: Scope
+    scalars: Mapping[str, Scalar]
+
+    def resolve(self, parts: tuple[str, ...]) -> exp.Expr | None:
+        found = self.scope.resolve(parts)
+        return None if found is None else Scalar(found).substitute(self.scalars).tree
+
+
+def outputs_of(selected: Iterable[tuple[str, Scalar]], scope: Scope) -> Outputs:
+    """(shown name, scalar) of each column over the scope of the FROM clause. Equal columns are not ambiguous."""
+    names: dict[Scalar, str] = {}
+    columns = []
+    for shown, scalar in selected:
+        name = names.setdefault(scalar, f"(output {len(names)})")
+        columns.append((Output(shown, name), scalar.bare))
+    return Outputs(projected(scope, columns), {n: s for s, n in names.items()})
+
+
+def projected(scope: Scope, columns: Iterable[tuple[Output, str | None]]) -> Scope:
+    """The scope after a projection: (output, the input column that it is, if it is one).
+
+    An input column that keeps its name keeps the qualifier of its table, too.
+    """
+    star: list[Output] = []
+    relations: dict[tuple[str, ...], list[Output]] = {}
+    for output, source in columns:
+        star.append(output)
+        for relation in scope.relations:
+            if any(o.name == source and o.shown.lower() == output.shown.lower() for o in relation.outputs):
+                relations.setdefault(relation.qualifier, []).append(output)
+    return Scope([Visible(q, tuple(outputs)) for q, outputs in relations.items()], star)
+
+
+def renamed_scope(relations: Iterable[Visible], names: Mapping[str, str]) -> tuple[Visible, ...]:
+    """The relations with their columns under new names; columns without one are out of reach."""
+    return tuple(
+        Visible(r.qualifier, tuple(Output(o.shown, names[o.name]) for o in r.outputs if o.name in names))
+        for r in relations
+    )
 
 
 def with_fields(base: exp.Expr, fields: tuple[str, ...]) -> exp.Expr:

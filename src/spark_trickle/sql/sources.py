@@ -78,7 +78,7 @@ class Sources:
         else:
             raise self.refuse("TABLE_FUNCTION", "this kind of table has no delta rule yet", node, context)
         for pivot in node.args.get("pivots") or ():
-            operator, scope = self._pivot(pivot, operator, scope, context)
+            operator, scope = self.pivot(pivot, operator, scope, context)
         operator, scope = self._lateral_views(node, operator, scope, context)
         return self._joins(node.args.get("joins") or (), operator, scope, context)
 
@@ -215,7 +215,7 @@ class Sources:
             scope = join_scopes(scope, more, ())
         return operator, scope
 
-    def _pivot(self, node: exp.Pivot, operator: Operator, scope: Scope, context: Context) -> Source:
+    def pivot(self, node: exp.Pivot, operator: Operator, scope: Scope, context: Context) -> Source:
         resolver = self.lowering.resolver(scope, context)
         lower = lower_unpivot if node.args.get("unpivot") else lower_pivot
         relation = lower(node, operator, scope, resolver, self.lowering.fresh)
@@ -225,10 +225,10 @@ class Sources:
 
     def _joins(self, joins: Sequence[exp.Join], operator: Operator, scope: Scope, context: Context) -> Source:
         for join in joins:
-            operator, scope = self._join(join, operator, scope, context)
+            operator, scope = self.join(join, operator, scope, context)
         return operator, scope
 
-    def _join(self, join: exp.Join, left: Operator, scope: Scope, context: Context) -> Source:
+    def join(self, join: exp.Join, left: Operator, scope: Scope, context: Context) -> Source:
         side, kind = join.side.upper(), join.kind.upper()
         if kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"):
             raise self.refuse("JOIN_FORM", f"{kind} JOIN has no delta rule yet", join.this, context)

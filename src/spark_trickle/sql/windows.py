@@ -16,31 +16,35 @@ _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
 
 
 def expand_named(node: exp.Select, text: str) -> exp.Select:
-    """`OVER w` with the definition of w written out."""
-    definitions = {w.name.lower(): w for w in node.args.get("windows") or ()}
+    """`OVER w` and `OVER (w)` with the definition of w written out.
+
+    Names differ by case. The select list sees them, subqueries in it do not, and neither does ORDER BY.
+    """
+    definitions = {w.name: w for w in node.args.get("windows") or ()}
     if not definitions:
         return node
     node = node.copy()
-    scopes = [*node.expressions, *([node.args["order"]] if node.args.get("order") else [])]
-    for part in scopes:
-        for window in list(part.find_all(exp.Window)):
-            name = window.alias or (window.args["first"].name if _based(window) else "")
-            if not name:
-                continue
-            known = definitions.get(name.lower())
-            if known is None or known.alias or window.args.get("partition_by") or window.args.get("order"):
-                raise NotIncremental("WINDOW", f"the window {name} has no rule yet", place=place(window, text))
-            window.set("alias", None)
-            window.set("first", None)
-            for arg in ("partition_by", "order", "spec"):
-                given = known.args.get(arg)
-                if given is not None and window.args.get(arg) is None:
-                    window.set(arg, [g.copy() for g in given] if isinstance(given, list) else given.copy())
+    for window in [w for item in node.expressions for w in _windows(item)]:
+        known = definitions.get(window.alias) if window.alias else None
+        if known is not None and known.alias:  # w2 AS (w): one step, as in Spark
+            known = definitions.get(known.alias)
+        if known is None:
+            continue
+        if known.alias or any(window.args.get(arg) for arg in _SPECIFICATION):
+            raise NotIncremental("WINDOW", f"the window {window.alias} has no rule yet", place=place(window, text))
+        window.set("alias", None)
+        for arg in _SPECIFICATION:
+            given = known.args.get(arg)
+            window.set(arg, [g.copy() for g in given] if isinstance(given, list) else given and given.copy())
     return node
 
 
-def _based(window: exp.Window) -> bool:
-    return isinstance(window.args.get("first"), exp.Expression)
+_SPECIFICATION = ("partition_by", "order", "spec")
+
+
+def _windows(item: exp.Expr) -> list[exp.Window]:
+    found = item.walk(prune=lambda n: isinstance(n, exp.Query) and n is not item)
+    return [n for n in found if isinstance(n, exp.Window)]
 
 
 def lower_windows(
@@ -52,6 +56,8 @@ def lower_windows(
     def swap(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Window):
             return node
+        if node.alias:
+            raise NotIncremental("WINDOW", f"the window {node.alias} is not defined in the query it stands in")
         partition = [Scalar(p.copy()) for p in node.args.get("partition_by") or ()]
         key = ", ".join(p.sql() for p in partition)
         if key not in chain:
