@@ -86,20 +86,22 @@ def creation(rnd: random.Random, both: tuple[Table, Table], open_: Open) -> list
 def step(rnd: random.Random, both: tuple[Table, Table], old: Open, new: Open) -> list[str]:
     """Statements that take the tables from one set of open keys to another; rows are repaired or replaced."""
     code, kind = both
+    keys = sorted(old ^ new | set(rnd.sample(KEYS, 1)))
+    repaired = [k for k in keys if k in new - old and rnd.random() < 0.6]
     statements = []
-    for key in sorted(old ^ new) + rnd.sample(KEYS, 1):
-        if key in new and key not in old and rnd.random() < 0.6:
-            values = dict(zip(("code", "den", "day", "arr"), (rnd.choice(p) for p in _OPEN), strict=True))
-            set_ = ", ".join(f"{name} = {value}" for name, value in values.items())
-            statements.append(f"UPDATE {code.name} SET {set_}, ask = true WHERE k = {key}")
-        else:
-            statements += _replaced(code, key, codes(rnd, key, new))
-        statements += _replaced(kind, key, kinds(rnd, key, new))
+    if repaired:
+        values = dict(zip(("code", "den", "day", "arr"), (rnd.choice(p) for p in _OPEN), strict=True))
+        set_ = ", ".join(f"{name} = {value}" for name, value in values.items())
+        statements.append(f"UPDATE {code.name} SET {set_}, ask = true WHERE k IN ({', '.join(map(str, repaired))})")
+    replaced = [k for k in keys if k not in repaired]
+    statements += _replaced(code, replaced, [r for k in replaced for r in codes(rnd, k, new)])
+    statements += _replaced(kind, keys, [r for k in keys for r in kinds(rnd, k, new)])
     return statements
 
 
-def _replaced(table: Table, key: int, rows: Rows) -> Iterator[str]:
-    yield f"DELETE FROM {table.name} WHERE k = {key}"
+def _replaced(table: Table, keys: list[int], rows: Rows) -> Iterator[str]:
+    if keys:
+        yield f"DELETE FROM {table.name} WHERE k IN ({', '.join(map(str, keys))})"
     if rows:
         yield f"INSERT INTO {table.name} {table.source.rows(rows)}"
 

@@ -81,7 +81,7 @@ class Views:
     def changes(self, table: TableName) -> str:
         return quote(f"{table.name}_changes")
 
-    def weight(self, table: TableName) -> str:  # noqa: ARG002
+    def weight(self, table: TableName) -> str:
         return WEIGHT
 
     def small(self, table: TableName) -> bool:

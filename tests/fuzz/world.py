@@ -6,7 +6,6 @@ than the promised one, and content that differs from the definition. FULL with a
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,8 +36,7 @@ LAKE: dict[str, Any] = {
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",  # planning makes much short-lived garbage
     },
 }
-# Whoever refreshes: a stream table means what it meant where it was created. Off until settings are pinned at creation.
-PINNED = os.environ.get("FUZZ_SETTINGS", "0") == "1"
+# Whoever refreshes: a stream table means what it meant where it was created.
 FOREIGN: dict[str, Any] = {
     **LAKE,
     "time_zone": "Pacific/Auckland",
@@ -296,7 +294,7 @@ def play(
         stack.enter_context(_large(LARGE if round_.number % 2 else 5))
         tr = stack.enter_context(connect(folder, **LAKE))
         world = World(tr, round_, threads=threads)
-        if PINNED and round_.number % 3 == 0:
+        if round_.number % 3 == 0:
             world.foreign = stack.enter_context(connect(folder, **FOREIGN))
         world.fill()
         world.create(round_.cases)
