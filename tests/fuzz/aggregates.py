@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from tests.fuzz.context import Context, From, Query
 from tests.fuzz.expressions import Refs, column, comparable, expression, of_type, predicate
-from tests.fuzz.types import Column, Ref, T
+from tests.fuzz.types import ENDS, ZEROS, Column, Ref, T, literal
 
 _FAMILIES = {
     "count": 2.0, "sum": 2.0, "min max": 2.0, "avg": 1, "count distinct": 0.8, "bool_and": 0.5, "count_if": 0.5,
     "stddev": 0.3, "collect": 0.6, "max_by": 0.4, "percentile": 0.4, "median": 0.3, "first": 0.3,
-    "distinct aggregate": 0.4,
+    "distinct aggregate": 0.4, "sum near the end": 0.3, "text of a maximum": 0.2,
 }  # fmt: skip
 
 
@@ -25,6 +25,8 @@ def call(ctx: Context, refs: Refs, *, root: bool = True, key: Ref | None = None)
     """One aggregate. Below the root there are only those whose value is the same whatever the order of rows."""
     options = dict(_FAMILIES)
     if key is None and not (root and ctx.chance(0.1)):
+        del options["first"]
+    if key is not None and key.type in ZEROS:  # the key has one zero, its rows have two
         del options["first"]
     kind = ctx.pick(options)
     ctx.tag(kind)
@@ -45,8 +47,16 @@ def call(ctx: Context, refs: Refs, *, root: bool = True, key: Ref | None = None)
         return Call(f"sum({arg}){test}", wide)
     if kind == "avg":
         return Call(f"avg({arg}){test}", number if number in (T.DEC, T.FINE) else T.INEXACT)
+    if kind == "sum near the end":
+        end = ctx.rnd.choice(of_type(refs, *ENDS) or [Ref(literal(ctx.rnd, T.FAR), T.FAR)])
+        return Call(f"sum({end.sql}){test}", end.type)
+    if kind == "text of a maximum":
+        # Of 0.0 and -0.0, of 'a' and 'A' either is right.
+        collated = f"{column(ctx, refs, T.STR)} COLLATE UTF8_LCASE"
+        of_what = ctx.rnd.choice((column(ctx, refs, T.DBL), collated))
+        return Call(f"CAST({ctx.rnd.choice(('min', 'max'))}({of_what}){test} AS STRING)", T.LOOSE)
     if kind == "min max":
-        ordered = [r for r in refs if r.type not in (T.MAP, T.INTS, T.STRS, T.STRUCTS)] or [some]
+        ordered = [r for r in comparable(refs) if r.type not in (T.INTS, T.STRS, T.STRUCTS)] or [some]
         of = ctx.rnd.choice(ordered)
         return Call(f"{ctx.rnd.choice(('min', 'max'))}({of.sql}){test}", of.type)
     if kind == "count distinct":
@@ -104,7 +114,7 @@ def _key(ctx: Context, refs: Refs) -> tuple[Ref, bool]:
     liked = [r for r in refs if r.sql.split(".")[-1] in ("k", "g")]
     if liked and ctx.chance(0.5):
         return ctx.rnd.choice(liked), False
-    keys = of_type(refs, T.INT, T.STR, T.DATE, T.BOOL, T.DBL) or comparable(refs)
+    keys = of_type(refs, T.INT, T.STR, T.DATE, T.BOOL, T.DBL, T.SIGNED) or comparable(refs)
     if ctx.chance(0.1):
         keys = comparable(refs) or keys
     return (ctx.rnd.choice(keys), False) if keys else (Ref("1 + 1", T.INT), True)

@@ -26,6 +26,14 @@ CONSTRUCTS: dict[str, Construct] = {
     **_each(0.03, (), "case", "coalesce", "like", "in list", "between", "try_cast", "string function"),
     **_each(0.03, (), "date function", "struct access", "array access", "map access", "higher-order function"),
     "fine decimal": Construct(0.02, _AGG),
+    # values that are easily altered
+    **_each(0.03, (), "map order", "nested map", "variant", "sign of zero", "bytes", "wide number"),
+    "collation": Construct(0.015),
+    "sum near the end": Construct(0.02, _AGG),
+    "text of a maximum": Construct(0.015, _AGG),
+    # expressions that can fail, over rows for which they do not
+    **_each(0.02, ("shape guarded",), "failing cast", "failing division", "failing element", "failing date"),
+    **_each(0.015, ("shape guarded",), "raised error", "one row of several"),
     # joins
     **_each(0.05, ("join",), "inner join", "left join"),
     **_each(0.03, ("join",), "right join", "full join", "semi join", "anti join", "cross join"),

@@ -1,6 +1,7 @@
 """Typed scalar expressions and predicates that do not fail under ANSI mode, whatever the data.
 
-Sums that might overflow, divisions and casts use the try_ functions. No expression tells -0.0 from 0.0.
+Sums that might overflow, divisions and casts use the try_ functions. Only expressions over SIGNED and FLT tell -0.0
+from 0.0. Expressions that can fail are in guarded.py, over tables that are made for them.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.fuzz.context import Context
-from tests.fuzz.types import COMPARABLE, NESTED, POOLS, Ref, T, literal
+from tests.fuzz.types import COMPARABLE, ENDS, NESTED, ODD, POOLS, ZEROS, Ref, T, literal
 
 Refs = Sequence[Ref]
 _ORDERED = (T.INT, T.BIGINT, T.DEC, T.STR, T.DATE, T.TS, T.DBL)
@@ -63,7 +64,8 @@ def wanted_expression(ctx: Context, refs: Refs) -> tuple[str, T] | None:
     found = [(t, form) for t, forms in _FORMS.items() for _, form in forms if form.partition("|")[0] in ctx.want]
     if not found:
         return None
-    type_, form = ctx.rnd.choice(found)
+    there = {r.type for r in refs}
+    type_, form = ctx.rnd.choice([f for f in found if _types(f[1]) <= there] or found)
     return fill(ctx, refs, form, 1), type_
 
 
@@ -105,6 +107,15 @@ _FORMS: dict[T, tuple[tuple[float, str], ...]] = {
         (0.5, "map access|size(map_keys({M}))"),
         (1, "higher-order function|aggregate({A}, 0, (acc, e) -> acc + coalesce(e, 1))"),
         (1, "higher-order function|size(filter({A}, e -> e > {l}))"),
+        (0.5, "date function|hour({Z})"),
+        (0.5, "bytes|octet_length({S})"),
+        (0.5, "map order|cardinality({M})"),
+        (0.5, "map order|get(map_values({M}), 0)"),
+        (0.5, "nested map|size({O})"),
+        (0.5, "nested map|try_element_at({K}.m, 'k1')"),
+        (0.5, "nested map|cardinality(get({L}, 0))"),
+        (0.5, "nested map|get(map_values({Y}.m), 0)"),
+        (0.5, "variant|try_variant_get({V}, '$.a', 'int')"),
     ),
     T.BIGINT: (
         (2, "|CAST({I} AS BIGINT)"),
@@ -138,6 +149,27 @@ _FORMS: dict[T, tuple[tuple[float, str], ...]] = {
         (1, "array access|get({X}, 0)"),
         (0.5, "array access|array_join({X}, ',')"),
         (0.5, "higher-order function|array_join(transform({X}, e -> upper(e)), '/')"),
+        (0.5, "bytes|hex({S})"),
+        (0.5, "bytes|concat({s}, '<', {S}, '>')"),
+        (0.5, "date function|CAST({Z} AS STRING)"),
+        (0.5, "sign of zero|CAST({G} AS STRING)"),
+        (0.5, "sign of zero|concat('f', CAST({E} AS STRING))"),
+        (0.5, "map order|get(map_keys({M}), 0)"),
+        (0.5, "map order|to_json({M})"),
+        (0.5, "map order|to_json(map_entries({M}))"),
+        (0.5, "map order|array_join(map_keys({M}), ',')"),
+        (0.5, "nested map|to_json({K})"),
+        (0.5, "nested map|to_json({L})"),
+        (0.5, "nested map|to_json({O})"),
+        (0.5, "nested map|get(map_keys({O}), 0)"),
+        (0.5, "nested map|get(map_keys(get({L}, 0)), 0)"),
+        (0.5, "nested map|get(map_keys({K}.m), 0)"),
+        (0.5, "nested map|hex(get(map_keys({Y}.m), 0))"),
+        (0.5, "variant|to_json({V})"),
+        (0.5, "variant|schema_of_variant({V})"),
+        (0.5, "variant|try_variant_get({V}, '$[0]', 'string')"),
+        (0.5, "wide number|CAST({W} AS STRING)"),
+        (0.5, "wide number|CAST({Q} AS STRING)"),
     ),
     T.DATE: (
         (2, "date function|date_add({D}, CAST(pmod({I}, 30) AS INT))"),
@@ -171,12 +203,38 @@ _FORMS: dict[T, tuple[tuple[float, str], ...]] = {
     ),
     T.STRUCT: ((1, "|named_struct('a', {I}, 'b', {S})"),),
     T.STRUCTS: ((1, "|array(named_struct('x', {I}, 'y', {S}))"),),
-    T.MAP: ((1, "|map('a', {I}, 'c', {I})"), (1, "higher-order function|map_filter({M}, (mk, mv) -> mv > 1)")),
+    T.MAP: (
+        (1, "|map('a', {I}, 'c', {I})"),
+        (1, "higher-order function|map_filter({M}, (mk, mv) -> mv > 1)"),
+        (1, "map order|map_from_entries(map_entries({M}))"),
+        (1, "map order|transform_values({M}, (mk, mv) -> mv + 1)"),
+    ),
+    T.SIGNED: (
+        (1, "sign of zero|(- {G})"),
+        (1, "sign of zero|CAST({E} AS DOUBLE)"),
+        (1, "sign of zero|coalesce({G}, {G})"),
+    ),
+    T.FLT: ((1, "sign of zero|(- {E})"), (1, "sign of zero|CAST({G} AS FLOAT)")),
+    T.SMAP: ((1, "nested map|named_struct('m', {M}, 'n', {I})"), (1, "nested map|coalesce({K}, {K})")),
+    T.MAPS: ((1, "nested map|array({M}, {M})"), (1, "nested map|reverse({L})")),
+    T.MMAP: ((1, "nested map|map('p', {M}, 'q', {M})"), (1, "nested map|map_filter({O}, (mk, mv) -> size(mv) > 1)")),
+    T.BMAP: ((1, "nested map|named_struct('m', map(CAST(coalesce({S}, '') AS BINARY), {I}))"), (1, "nested map|{Y}")),
+    T.VAR: (
+        (1, "variant|to_variant_object(named_struct('a', {I}, 'd', {D}))"),
+        (1, "variant|to_variant_object(array(CAST({D} AS VARIANT), CAST({S} AS VARIANT)))"),
+        (1, "variant|CASE WHEN {i} > {l} THEN {V} ELSE {V} END"),
+        (1, "variant|try_variant_get({V}, '$[0]', 'variant')"),
+        (1, "variant|{V}"),
+    ),
+    T.FAR: ((1, "wide number|{Q}"), (1, "wide number|try_subtract({Q}, {Q})")),
+    T.WIDE: ((1, "wide number|{W}"), (1, "wide number|try_multiply({W}, 3)")),
+    T.TOP: ((1, "wide number|{H}"),),
 }
 
 _LETTERS: dict[str, T] = {
     "I": T.INT, "B": T.BIGINT, "N": T.DEC, "S": T.STR, "D": T.DATE, "Z": T.TS, "F": T.DBL,
-    "A": T.INTS, "X": T.STRS, "U": T.STRUCT, "M": T.MAP,
+    "A": T.INTS, "X": T.STRS, "U": T.STRUCT, "M": T.MAP, "G": T.SIGNED, "E": T.FLT, "Q": T.FAR, "W": T.WIDE, "H": T.TOP,
+    "K": T.SMAP, "L": T.MAPS, "O": T.MMAP, "Y": T.BMAP, "V": T.VAR,
 }  # fmt: skip
 _PLAIN = {"i": T.INT, "n": T.DEC, "s": T.STR}
 
@@ -201,7 +259,7 @@ def fill(ctx: Context, refs: Refs, template: str, depth: int) -> str:
                 parts.append(literal(ctx.rnd, T.INT))
             elif letter in _PLAIN:
                 parts.append(column(ctx, refs, _PLAIN[letter]))
-            elif _LETTERS[letter] in NESTED:
+            elif _LETTERS[letter] in (*NESTED, *ODD, *ZEROS, *ENDS):
                 parts.append(column(ctx, refs, _LETTERS[letter]))
             else:
                 parts.append(expression(ctx, refs, _LETTERS[letter], depth))
@@ -219,14 +277,14 @@ def predicate(ctx: Context, refs: Refs, depth: int = 2) -> str:
         return f"({predicate(ctx, refs, depth - 1)} {word} {predicate(ctx, refs, depth - 1)})"
     options = {
         "compare": 6.0, "is null": 1.5, "like": 1, "in list": 1.5, "between": 1, "boolean": 1, "not": 0.7,
-        "higher-order function": 0.5, "array contains": 0.5, "distinct from": 0.3,
+        "higher-order function": 0.5, "array contains": 0.5, "distinct from": 0.3, "collation": 0.15,
     }  # fmt: skip
     there = {r.type for r in refs}
     for option, type_ in (("boolean", T.BOOL), ("array contains", T.INTS), ("higher-order function", T.INTS)):
         if type_ not in there and not ctx.asked(option):
             del options[option]
     chosen = ctx.pick(options)
-    if chosen in ("like", "in list", "between", "higher-order function"):
+    if chosen in ("like", "in list", "between", "higher-order function", "collation"):
         ctx.tag(chosen)
     type_ = _type_there(ctx, refs)
     if chosen == "is null":
@@ -243,6 +301,9 @@ def predicate(ctx: Context, refs: Refs, depth: int = 2) -> str:
         if ctx.chance(0.2):
             high = column(ctx, refs, type_)
         return f"{expression(ctx, refs, type_, depth - 1)} BETWEEN {low} AND {high}"
+    if chosen == "collation":
+        operator = ctx.rnd.choice(("=", "<>", "<=", ">"))
+        return f"{column(ctx, refs, T.STR)} COLLATE UTF8_LCASE {operator} {ctx.rnd.choice(('', 'A', 'Ab', 'C X'))!r}"
     if chosen == "boolean":
         return column(ctx, refs, T.BOOL)
     if chosen == "not":

@@ -15,11 +15,13 @@ from tests.fuzz import shapes
 from tests.fuzz.aggregates import grouped, grouping_sets
 from tests.fuzz.constructs import CONSTRUCTS, Schedule
 from tests.fuzz.context import Context, Query
+from tests.fuzz.exact import How
 from tests.fuzz.expressions import expression
+from tests.fuzz.guarded import guarded
 from tests.fuzz.relations import Relation, derived, from_clause
 from tests.fuzz.schema import Table
 from tests.fuzz.subqueries import where
-from tests.fuzz.types import COMPARABLE, T
+from tests.fuzz.types import COMPARABLE, Column, T
 from tests.fuzz.windows import latest_row, windowed
 
 _SHAPES = {
@@ -35,6 +37,7 @@ _SHAPES = {
     "shape pivot": 0.2,
     "shape unpivot": 0.2,
     "shape recursive": 0.1,
+    "shape guarded": 0.3,
 }
 
 
@@ -43,6 +46,7 @@ class Generated:
     sql: str
     tags: frozenset[str]
     forced: str | None
+    how: tuple[tuple[str, How], ...] = ()  # output columns that are compared less strictly
 
     @property
     def open(self) -> bool:
@@ -67,13 +71,22 @@ class Generator:
 
     def _make(self, forced: str | None) -> Generated:
         want = {forced, *CONSTRUCTS[forced].needs} if forced else set()
-        ctx = Context(self.rnd, self.tables, want)
+        ctx = Context(self.rnd, tuple(t for t in self.tables if not t.guarded), want)
         made = top(ctx)
         prefix = f"WITH {', '.join(ctx.ctes)} " if ctx.ctes else ""
         if "recursive" in ctx.tags:
             prefix = prefix.replace("WITH ", "WITH RECURSIVE ", 1)
         tags = frozenset(t for t in ctx.tags if t in CONSTRUCTS)
-        return Generated(prefix + made.sql, tags, forced)
+        how = ((c.name, _how(c, rough="stddev" in tags)) for c in made.columns)
+        return Generated(prefix + made.sql, tags, forced, tuple((name, h) for name, h in how if h is not None))
+
+
+def _how(column: Column, *, rough: bool) -> How | None:
+    if column.type is T.LOOSE:
+        return How.LOOSE
+    if column.type is T.INEXACT and rough:
+        return How.ROUGH
+    return How.UNSIGNED if column.type in (T.DBL, T.INEXACT) else None
 
 
 def top(ctx: Context) -> Query:
@@ -124,6 +137,8 @@ def query(ctx: Context, depth: int, *, root: bool) -> Query:
         return shapes.pivot(ctx)
     if shape == "shape unpivot":
         return shapes.unpivot(ctx)
+    if shape == "shape guarded":
+        return guarded(ctx)
     if shape == "shape recursive":
         return shapes.recursive(ctx)
     if shape == "shape star":

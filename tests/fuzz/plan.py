@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.fuzz import guarded
 from tests.fuzz.constructs import Schedule
 from tests.fuzz.grammar import Generated, Generator
 from tests.fuzz.schema import Table, creation, random_tables, step
@@ -38,11 +39,18 @@ def rounds(seed: int, schedule: Schedule, batch: int = BATCH, steps: int = STEPS
         rnd = random.Random(f"{seed}/{number}")
         tables = random_tables(rnd)
         statements = creation(rnd, tables)
-        changes = tuple(tuple(step(rnd, tables)) for _ in range(steps))
+        both = guarded.tables(rnd)
+        open_ = guarded.some_open(rnd)
+        statements += guarded.creation(rnd, both, open_)
+        changes = []
+        for _ in range(steps):
+            before, open_ = open_, guarded.some_open(rnd)
+            changes.append((*step(rnd, tables), *guarded.step(rnd, both, before, open_)))
+        tables = (*tables, *both)
         generator = Generator(rnd, tables, schedule)
         cases = []
         for n in range(batch):
             made += 1
             cases.append(Case(f"q{n}", generator.next(), made % TWINS == 0))
-        yield Round(number, tables, tuple(statements), changes, tuple(cases))
+        yield Round(number, tables, tuple(statements), tuple(changes), tuple(cases))
         number += 1

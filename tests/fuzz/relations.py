@@ -204,7 +204,7 @@ def _equality(ctx: Context, left: tuple[Ref, ...], right: tuple[Ref, ...]) -> st
     if (ctx.asked("comparison across types") or ctx.chance(0.05)) and (pair := _across(ctx, left, right)):
         ctx.tag("comparison across types")
         return f"{pair[0]} {ctx.rnd.choice(('=', '=', '<=>'))} {pair[1]}"
-    a, b, _ = _pair(ctx, left, right, (*KEYS, T.DEC, T.DBL, T.BIGINT))
+    a, b, _ = _pair(ctx, left, right, (*KEYS, T.DEC, T.DBL, T.BIGINT, T.SIGNED, T.FAR, T.WIDE))
     return f"{a} {ctx.rnd.choice(('=', '=', '=', '<=>'))} {b}"
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spark_trickle import connect
+from tests.fuzz.exact import How
 from tests.fuzz.grammar import Generated
 from tests.fuzz.plan import Case, Round
 from tests.fuzz.shrink import smaller_queries
@@ -23,6 +24,7 @@ from tests.fuzz.world import LAKE, Outcome, play
 _CREATE = "CREATE STREAM TABLE s.st AS "
 _STEP = "-- step"
 _TAGS = "-- constructs: "
+_HOW = "-- compared less strictly: "
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Script:
     query: str
     steps: tuple[tuple[str, ...], ...]
     failure: str = ""
-    tags: frozenset[str] = frozenset()  # they say how to compare
+    tags: frozenset[str] = frozenset()
+    how: tuple[tuple[str, How], ...] = ()
 
     @classmethod
     def of(cls, round_: Round, outcome: Outcome) -> Script:
@@ -43,7 +46,9 @@ class Script:
             return tuple(s for s in statements if not any(o in s for o in others))
 
         steps = tuple(mine(s) for s in round_.steps[: outcome.step])
-        return cls(mine(round_.creation), query, steps, outcome.failure or "", outcome.case.query.tags)
+        return cls(
+            mine(round_.creation), query, steps, outcome.failure or "", outcome.case.query.tags, outcome.case.query.how
+        )
 
     @classmethod
     def read(cls, text: str) -> Script:
@@ -51,21 +56,27 @@ class Script:
         steps: list[list[str]] = []
         query = ""
         tags: frozenset[str] = frozenset()
+        how: list[tuple[str, How]] = []
         for line in text.splitlines():
             if line.startswith(_STEP):
                 steps.append([])
             elif line.startswith(_TAGS):
                 tags = frozenset(line.removeprefix(_TAGS).split(", "))
+            elif line.startswith(_HOW):
+                pairs = (one.split(" ") for one in line.removeprefix(_HOW).split(", "))
+                how = [(name, How[word]) for name, word in pairs]
             elif line.startswith(_CREATE):
                 query = line.removeprefix(_CREATE).rstrip(";")
             elif line.strip() and not line.startswith("--"):
                 (steps[-1] if steps else creation).append(line.rstrip(";"))
-        return cls(tuple(creation), query, tuple(map(tuple, steps)), tags=tags)
+        return cls(tuple(creation), query, tuple(map(tuple, steps)), tags=tags, how=tuple(how))
 
     def text(self) -> str:
         lines = [f"-- {line}" for line in self.failure.splitlines()]
         if self.tags:
             lines.append(f"{_TAGS}{', '.join(sorted(self.tags))}")
+        if self.how:
+            lines.append(f"{_HOW}{', '.join(f'{name} {h.name}' for name, h in self.how)}")
         lines += [f"{s};" for s in self.creation]
         lines.append(f"{_CREATE}{self.query};")
         for n, statements in enumerate(self.steps, 1):
@@ -73,7 +84,7 @@ class Script:
         return "\n".join(lines) + "\n"
 
     def play(self, folder: Path) -> Outcome:
-        case = Case("st", Generated(self.query, self.tags, None), False)
+        case = Case("st", Generated(self.query, self.tags, None, self.how), False)
         round_ = Round(0, (), self.creation, self.steps, (case,))
         shutil.rmtree(folder, ignore_errors=True)
         try:

@@ -133,7 +133,9 @@ _SETS = {"union": 1.0, "union all": 2.0, "intersect": 1.0, "except": 1.0, "inter
 
 def set_operation(ctx: Context, depth: int, subquery: Subquery) -> Query:
     types = [ctx.rnd.choice((T.INT, T.INT, T.STR))]
-    types += ctx.rnd.choices((T.STR, T.DATE, T.BOOL, T.DEC, T.DBL, T.INT, T.STRUCT), k=ctx.rnd.choice((0, 1, 1)))
+    types += ctx.rnd.choices(
+        (T.STR, T.DATE, T.BOOL, T.DEC, T.DBL, T.INT, T.STRUCT, T.SIGNED), k=ctx.rnd.choice((0, 1, 1))
+    )
 
     def branch() -> Query:
         if ctx.relations <= 0:

@@ -18,7 +18,7 @@ def where(ctx: Context, refs: Refs, chance: float = 0.4, depth: int = 2) -> str:
     if wanted or (ctx.subqueries > 0 and ctx.relations > 0 and ctx.chance(0.22)):
         ctx.want.discard("subquery")
         parts.append(condition(ctx, refs))
-    if ctx.asked("like", "in list", "between") or ctx.chance(chance):
+    if ctx.asked("like", "in list", "between", "collation") or ctx.chance(chance):
         parts.append(predicate(ctx, refs, depth))
     return f" WHERE {' AND '.join(parts)}" if parts else ""
 

@@ -130,7 +130,9 @@ def test_a_tenth_has_twins() -> None:
 def test_scripts_are_read_as_written() -> None:
     round_ = next(rounds(1, Schedule()))
     script = Script.of(round_, Outcome(round_.cases[0], failure="differs", step=2))
-    assert Script.read(script.text()) == Script(script.creation, script.query, script.steps, tags=script.tags)
+    assert Script.read(script.text()) == Script(
+        script.creation, script.query, script.steps, tags=script.tags, how=script.how
+    )
 
 
 def test_smaller_queries_are_smaller() -> None:

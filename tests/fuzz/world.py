@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -18,11 +18,10 @@ from typing import Any, TypeVar
 
 from spark_trickle import Action, Trickle, connect
 from spark_trickle.delta.optimize import PASSES
-from spark_trickle.delta.root import Comparison
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Column, Verification
-from spark_trickle.refresh.equality import Difference, compare
+from spark_trickle.model import Verification
 from spark_trickle.spark import order
+from tests.fuzz.exact import Difference, compare
 from tests.fuzz.plan import Case, Round
 from tests.fuzz.schema import NAMESPACE
 
@@ -36,6 +35,25 @@ LAKE: dict[str, Any] = {
         "spark.sql.constraintPropagation.enabled": "false",
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",  # planning makes much short-lived garbage
     },
+}
+# Whoever refreshes: a stream table means what it meant where it was created.
+FOREIGN: dict[str, Any] = {
+    **LAKE,
+    "time_zone": "Pacific/Auckland",
+    "spark_conf": {
+        **LAKE["spark_conf"],
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.legacy.sizeOfNull": "true",
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+        "spark.sql.groupByOrdinal": "false",
+        "spark.sql.caseSensitive": "true",
+    },
+}
+SET_BETWEEN = {
+    "spark.sql.session.timeZone": "America/Los_Angeles",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.orderByOrdinal": "false",
+    "spark.sql.legacy.timeParserPolicy": "LEGACY",
 }
 LARGE = order.LARGE
 THREADS = 3  # most of a small query is planning, which uses one core
@@ -95,6 +113,7 @@ class World:
     round: Round
     outcomes: list[Outcome] = field(default_factory=list)
     threads: int = THREADS
+    foreign: Trickle | None = None  # a connection with other settings, which refreshes at every second step
 
     def map(self, do: Callable[[Outcome], X], outcomes: Sequence[Outcome]) -> list[X]:
         with ThreadPoolExecutor(self.threads) as pool:
@@ -174,16 +193,20 @@ class World:
     def refresh_and_compare(self, number: int, *, last: bool) -> None:
         """Refresh all, then compare all; what runs FULL is compared at the end only."""
         alive = [o for o in self.outcomes if o.alive]
-        self.map(lambda o: self._refresh(o, number), alive)
+        tr = self.foreign if self.foreign is not None and number % 2 else self.tr
+        with set_for_a_while(tr, SET_BETWEEN if self.foreign is not None and not number % 2 else {}):
+            self.map(lambda o: self._refresh(tr, o, number), alive)
         again = [o for o in alive if o.alive and (o.verdict is Verdict.DIFFERENTIAL or last)]
-        self.map(lambda o: self._compare(o, number, plainly=last), again)
+        self.map(lambda o: self._compare(o, number), again)
+        if last:  # what the engine says of itself must be true as well
+            self.map(lambda o: self._verify(o, number), [o for o in again if o.alive])
 
-    def _refresh(self, outcome: Outcome, number: int) -> None:
+    def _refresh(self, tr: Trickle, outcome: Outcome, number: int) -> None:
         promised = outcome.verdict is Verdict.DIFFERENTIAL
         try:
             # AUTO may find FULL cheaper; the delta is what is tested here.
             with outcome.timed("refresh"):
-                result = self.tr.refresh(self.table(outcome), "DIFFERENTIAL" if promised else None)
+                result = tr.refresh(self.table(outcome), "DIFFERENTIAL" if promised else None)
         except Exception as error:
             if self._raises(outcome):
                 outcome.verdict, outcome.reason = Verdict.RAISES, _short(error)
@@ -195,37 +218,55 @@ class World:
             outcome.fail(number, f"{result.action} instead of {outcome.verdict}: {result.reason}")
         outcome.deltas += result.action is Action.DIFFERENTIAL
 
-    def _compare(self, outcome: Outcome, number: int, *, plainly: bool) -> None:
-        """With verify, which knows what SQL leaves open; at the end as a reader would, column by column."""
-        open_ = outcome.case.query.open
-        if outcome.verdict is Verdict.FULL and open_:
+    def _compare(self, outcome: Outcome, number: int) -> None:
+        """As a reader would, column by column. What SQL leaves open only `verify` can tell."""
+        if outcome.case.query.open:
+            self._verify(outcome, number)
+        else:
+            self._check(outcome, number, "compare", lambda: self._compare_plainly(outcome))
+
+    def _verify(self, outcome: Outcome, number: int) -> None:
+        if outcome.verdict is Verdict.FULL and outcome.case.query.open:
             return  # two runs of the plain query may differ as well
-        found: Difference | Verification
+        self._check(outcome, number, "verify", lambda: self.tr.verify(self.table(outcome)))
+
+    def _check(self, outcome: Outcome, number: int, what: str, look: Callable[[], Difference | Verification]) -> None:
         try:
-            with outcome.timed("compare"):
-                plainly = plainly and not open_
-                found = self._compare_plainly(outcome) if plainly else self.tr.verify(self.table(outcome))
+            with outcome.timed(what):
+                found = look()
         except Exception as error:
             if self._raises(outcome):
                 outcome.verdict, outcome.reason = Verdict.RAISES, _short(error)
             else:
-                outcome.fail(number, f"verify failed: {_short(error, 1500)}")
+                outcome.fail(number, f"{what} failed: {_short(error, 1500)}")
             return
         outcome.compared += 1
         outcome.rows = max(outcome.rows, found.rows)
         if not found.equal:
             shown = "".join(f"\n  {e}" for e in found.examples)
-            outcome.fail(number, f"DIFFERS, {found.missing} rows missing, {found.extra} rows extra{shown}")
+            said = " in the eyes of verify" if what == "verify" else ""
+            outcome.fail(number, f"DIFFERS{said}, {found.missing} rows missing, {found.extra} rows extra{shown}")
 
     def _compare_plainly(self, outcome: Outcome) -> Difference:
-        """Both sides as they are now. No column is taken for open, and only variances for inexact."""
+        """Both sides as they are now, in a session with the settings of the connection that created it."""
         session, name = self.tr.spark, self.table(outcome)
         view = f"defined_{name.partition('.')[2]}"
         session.sql(outcome.case.query.sql).createOrReplaceTempView(view)
-        columns = [Column(f.name, f.dataType.simpleString()) for f in session.table(name).schema.fields]
-        rough = "stddev" in outcome.case.query.tags
-        how = {c.name: Comparison.APPROXIMATE for c in columns if rough and c.type == "double"}
-        return compare(session, name, view, columns, how)
+        return compare(session, name, view, session.table(name).schema, dict(outcome.case.query.how))
+
+
+@contextmanager
+def set_for_a_while(tr: Trickle, settings: Mapping[str, str]) -> Iterator[None]:
+    """What a user may do to the session he was given."""
+    before = {key: tr.spark.conf.get(key) for key in settings}
+    for key, value in settings.items():
+        tr.spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is not None:
+                tr.spark.conf.set(key, old)
 
 
 def switch_off(tr: Trickle, number: int) -> str:
@@ -249,8 +290,12 @@ def play(
 ) -> list[Outcome]:
     """A whole round in a new lake. Stops between steps when time is out."""
     # The tables are tiny: in every second round they pass for large, so that joins are made in steps.
-    with _large(LARGE if round_.number % 2 else 5), connect(folder, **LAKE) as tr:
+    with ExitStack() as stack:
+        stack.enter_context(_large(LARGE if round_.number % 2 else 5))
+        tr = stack.enter_context(connect(folder, **LAKE))
         world = World(tr, round_, threads=threads)
+        if round_.number % 3 == 0:
+            world.foreign = stack.enter_context(connect(folder, **FOREIGN))
         world.fill()
         world.create(round_.cases)
         worlds = [world]
