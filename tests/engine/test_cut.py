@@ -215,12 +215,12 @@ def test_read_only(tr: Trickle) -> None:
             # Around `sql`: the catalog itself cannot write.
             frame = cut.spark.sql("SELECT 1L AS id, 'x' AS k")
             for write in (
-                lambda: frame.writeTo("s.src").append(),
-                lambda: frame.write.saveAsTable("s.more"),
+                lambda frame=frame: frame.writeTo("s.src").append(),
+                lambda frame=frame: frame.write.saveAsTable("s.more"),
                 lambda: cut.spark.sql("DELETE FROM s.src WHERE id = 1"),
                 lambda: cut.spark.sql("CREATE VIEW s.more AS SELECT 1 AS one"),
             ):
-                with pytest.raises(Exception, match="(?i)read.?only"):
+                with pytest.raises(Exception, match=r"(?i)read.?only"):
                     write()
             assert read(cut, "SELECT count(*) FROM s.src") == 100
     assert rows(tr.spark, "SELECT count(*) FROM s.src") == [(100,)]
