@@ -142,6 +142,7 @@ _FORMS: dict[T, tuple[tuple[float, str], ...]] = {
         (0.5, "string function|lpad({S}, 3, '*')"),
         (0.5, "string function|trim({S})"),
         (0.5, "string function|({s} || {s})"),
+        (0.5, "string function|to_json(struct({i}, {s}, {S}))"),
         (1, "|CAST({I} AS STRING)"),
         (0.5, "|CAST({D} AS STRING)"),
         (1, "date function|date_format({Z}, 'yyyy-MM')"),

@@ -255,4 +255,13 @@ def piped(ctx: Context) -> Query:
         columns = (Column(y, key.type), Column(x, T.INT))
     if ctx.chance(0.4):
         parts.append(f"WHERE {x} > {literal(ctx.rnd, T.INT)}")
+    if ctx.chance(0.3):
+        parts.append(f"SET {x} = {x} % 5")
+    if ctx.chance(0.3):
+        alias, z = ctx.fresh("q"), ctx.fresh("x")
+        parts += [f"AS {alias}", f"EXTEND {alias}.{x} + 1 AS {z}", f"SELECT {alias}.{y}, {z}"]
+        columns = (columns[0], Column(z, columns[1].type))
+    elif ctx.chance(0.3):
+        parts.append(f"DROP {y}")
+        columns = columns[1:]
     return Query(" |> ".join(parts), columns)

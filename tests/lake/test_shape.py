@@ -45,7 +45,12 @@ BEFORE = schema(field(1, "id"), field(2, "amount"))
         ("SELECT * EXCEPT (a) FROM t", True),
         ("SELECT x FROM t PIVOT (sum(v) FOR k IN (1, 2))", True),
         ("FROM t |> WHERE a > 1", True),
-        ("SELECT '*' FROM t", False),
+        ("FROM t", True),
+        ("SELECT a FROM t UNION ALL FROM u", True),
+        ("SELECT a FROM t WHERE b IN (FROM u)", True),
+        ("SELECT count(* EXCEPT (a)) FROM t", True),
+        ("SELECT a FROM t WHERE 1 IN (*)", True),
+        ("SELECT '*', extract(DAY FROM d) FROM t", False),
     ],
 )
 def test_who_sees_everything(query: str, everything: bool) -> None:

@@ -61,7 +61,7 @@ CASES = {
         "FROM t |> FULL OUTER JOIN u USING (g)",
         "FROM t |> RIGHT JOIN u ON t.g = u.g AND t.v > 5 |> NATURAL JOIN (SELECT 1 AS one)",
         "FROM t |> LEFT SEMI JOIN u USING (g) |> LEFT ANTI JOIN u AS x ON t.v = x.g + 3",
-        "FROM t |> CROSS JOIN u |> JOIN LATERAL (SELECT t.v + u.w AS z) |> SELECT z",
+        "FROM t |> CROSS JOIN u |> JOIN LATERAL (SELECT t.v + u.w AS y) |> SELECT y",
         "FROM t |> JOIN LATERAL explode(array(g, v)) |> JOIN u",
     ],
     "set operations": [

@@ -63,6 +63,14 @@ CASES = {
         "SELECT to_json(arrays_zip(A, nested.b, array(1))) AS j, arrays_zip(a) AS z FROM nested",
         "SELECT arrays_zip((a), coalesce(a), transform(array(a), x -> arrays_zip(x, a))) AS z FROM nested",
     ],
+    "keys with lambdas": [
+        "SELECT transform(a, x -> x + 1) AS z, count(*) AS n FROM nested GROUP BY transform(a, x -> x + 1)",
+        "SELECT transform(a, x -> x + 1) AS z, count(*) AS n FROM nested GROUP BY ROLLUP (transform(a, x -> x + 1))",
+    ],
+    "pivoted values by their names": [
+        "SELECT `3_s`, `4_m` FROM t PIVOT (sum(g) AS s, max(k) AS m FOR v IN (3, 4))",
+        "SELECT a, b + 1 AS c FROM t PIVOT (sum(v) FOR k IN ('a', 'b'))",
+    ],
     "stars inside expressions": [
         "SELECT count(DISTINCT *) AS n, count(* EXCEPT (k)) AS m FROM t",
         "SELECT count(t.*, u.*) AS n FROM t JOIN u ON t.g = u.g",
@@ -71,6 +79,7 @@ CASES = {
         "SELECT greatest(*) AS x, sum(greatest(*)) OVER (PARTITION BY b) AS s FROM ab WHERE 6 IN (*)",
         "SELECT a, max(struct(*)) AS m, sum(a) FILTER (WHERE greatest(*) > 5) AS f FROM ab GROUP BY a",
         "SELECT explode(array(*)) FROM ab",
+        "SELECT x.* FROM u, LATERAL (SELECT u.* EXCEPT (g), t.v FROM t WHERE t.g = u.g) AS x",
     ],
     "stars over structs": [
         "SELECT t.* FROM nested",
@@ -78,6 +87,8 @@ CASES = {
         "SELECT struct(g, t.*) AS x FROM nested",
         "SELECT * EXCEPT (t.x, a) FROM nested",
         "SELECT * EXCEPT (nested.t.x.y) FROM nested",
+        "SELECT * EXCEPT (t.g, t.x.y) FROM nested",
+        "SELECT t.g, nested.t.x, x.y FROM nested",
     ],
 }
 

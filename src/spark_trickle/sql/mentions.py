@@ -59,6 +59,8 @@ class Seen:
 
 # Clauses that mean columns without naming them.
 _IMPLICIT = frozenset(["NATURAL", "PIVOT", "UNPIVOT", "TABLE"])
+# FROM after one of these starts a query: `FROM t` alone is all of t.
+_BEFORE_QUERY = frozenset(["(", "UNION", "INTERSECT", "EXCEPT", "MINUS", "ALL", "DISTINCT"])
 
 
 def columns_seen(texts: Iterable[str]) -> Seen:
@@ -71,7 +73,10 @@ def columns_seen(texts: Iterable[str]) -> Seen:
             return Seen(frozenset(), everything=True)
         names |= {t.text.lower() for t in tokens if t.kind in (WordKind.WORD, WordKind.QUOTED)}
         everything = everything or any(
-            t.upper in _IMPLICIT or t.text == "|>" or (t.text == "*" and _is_star(tokens, at))
+            t.upper in _IMPLICIT
+            or t.text == "|>"
+            or (t.text == "*" and _is_star(tokens, at))
+            or (t.upper == "FROM" and (at == 0 or tokens[at - 1].upper in _BEFORE_QUERY))
             for at, t in enumerate(tokens)
         )
     return Seen(frozenset(names), everything)
@@ -81,7 +86,8 @@ def _is_star(tokens: Sequence[Word], at: int) -> bool:
     """Whether this asterisk is no multiplication and no count(*)."""
     before = tokens[at - 1] if at else None
     if before is not None and before.text == "(":
-        return at < 2 or tokens[at - 2].upper != "COUNT"
+        alone = at + 1 < len(tokens) and tokens[at + 1].text == ")"
+        return at < 2 or tokens[at - 2].upper != "COUNT" or not alone
     return before is None or before.text in (".", ",") or before.upper in ("SELECT", "DISTINCT", "ALL")
 
 
