@@ -112,8 +112,8 @@ def settings() -> str:
         lines += [f"- **{why[0].upper()}{why[1:]}.** {keys}"]
     lines += [
         "",
-        "A name goes before a beginning (`*`), a longer beginning before a shorter one. A test goes over all settings of",
-        "the installed Spark and fails for one that is not here.",
+        "A name goes before a beginning (`*`), a longer beginning before a shorter one. A test goes over all settings",
+        "of the installed Spark and fails for one that is not here.",
     ]
     return "\n".join([*lines, ""])
 

@@ -74,7 +74,9 @@ class Settings(BaseSettings):
         description="Memory of the driver. Takes effect when Spark starts.",
     )
     shuffle_partitions: int = Field(4, ge=1, description="`spark.sql.shuffle.partitions`: raise it on a cluster.")
-    time_zone: str = Field("UTC", description="Session time zone. A stream table keeps the one it was created with (settings.md).")
+    time_zone: str = Field(
+        "UTC", description="Session time zone. A stream table keeps the one it was created with (settings.md)."
+    )
     extra_packages: tuple[str, ...] = Field(
         (),
         description="More Maven coordinates for Spark, such as an object store's file system. "
