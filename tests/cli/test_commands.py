@@ -248,3 +248,21 @@ def test_sources(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "INVALID_SOURCE" in capsys.readouterr().err
     assert run(["source", "drop", "shop.clicks"]) == 2
     assert "UNKNOWN_SOURCE" in capsys.readouterr().err
+
+
+def test_settings_of_a_definition(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["create", "shop.totals", "-q", TOTALS, "--set", "time_zone=Europe/Berlin", "--set", "ansi=false"]) == 0
+    assert "notice: spark.sql.session.timeZone is UTC in your session" in capsys.readouterr().out
+    described = result(capsys, "describe", "shop.totals")
+    assert described["settings"][:2] == [
+        ["spark.sql.ansi.enabled", "false"],
+        ["spark.sql.session.timeZone", "Europe/Berlin"],
+    ]
+    altered = result(capsys, "alter", "shop.totals", "--set", "ansi=true")
+    assert altered["reason"] == "ALTERED: spark.sql.ansi.enabled is true, was false"
+    assert run(["describe", "shop.totals"]) == 0
+    shown = capsys.readouterr().out
+    assert "spark.sql.session.timeZone = Europe/Berlin" in shown
+    assert "ansi" not in shown
+    assert run(["alter", "shop.totals", "--set", "ansi"]) == 2
+    assert run(["alter", "shop.totals", "--set", "spark.sql.caseSensitive=true"]) == 2

@@ -117,8 +117,8 @@ def test_statements(lake: Trickle) -> None:
     with refused(lake, "INVALID_STATEMENT", "line 1, column 34"):
         lake.sql("CREATE STREAM TABLE s.other WITH (x = 1) AS SELECT id FROM s.base".replace(" WITH", "      WITH"))
     assert "s.said" in {s.name for s in lake.sql("SHOW STREAM TABLES")}
-    (described,) = lake.sql("DESCRIBE STREAM TABLE said")
-    assert (described.name, described.inputs, described.pending) == ("s.said", ("s.base",), False)
+    described = lake.sql("DESCRIBE STREAM TABLE said")
+    assert (described.name, described.inputs, described.namespace) == ("s.said", (("s.base", "SOURCE"),), "s")
     lake.sql("INSERT INTO s.base VALUES (3000, 'v0')")
     assert lake.status("s.said")[0].pending
     explained = lake.sql("EXPLAIN STREAM TABLE s.said")

@@ -81,6 +81,8 @@ def test_on_postgres(pg: Trickle) -> None:
         tr.refresh(GROUP)
         assert rows(cut.spark, "SELECT n FROM s.c") == [(102,)]
         assert rows(cut.spark, "SELECT sum(n) FROM s.b") == [(102,)]
+        with pytest.raises(Exception, match="read-only"):
+            cut.spark.sql("SELECT 1L AS id, 'x' AS k").writeTo("s.src").append()
     assert rows(reader, "SELECT n FROM lake.s.c") == [(98,)]
     with tr.cut("it's before") as cut:
         assert rows(cut.spark, "SELECT n FROM s.c") == [(102,)]

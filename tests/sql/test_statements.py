@@ -43,6 +43,16 @@ from spark_trickle.statements import (
         ("CREATE STREAM TABLE `as` AS SELECT 1", CreateStreamTable(("as",), "SELECT 1")),
         ("ALTER STREAM TABLE n SET SCHEDULE '1h'", AlterStreamTable(("n",), schedule="1h")),
         ("ALTER STREAM TABLE n SET MODE differential", AlterStreamTable(("n",), mode=Mode.DIFFERENTIAL)),
+        (
+            "CREATE STREAM TABLE n SET ('spark.sql.session.timeZone' = 'Europe/Berlin', ansi = \"false\") AS SELECT 1",
+            CreateStreamTable(
+                ("n",), "SELECT 1", settings=(("spark.sql.session.timeZone", "Europe/Berlin"), ("ansi", "false"))
+            ),
+        ),
+        (
+            "ALTER STREAM TABLE n SET (spark.sql.ansi.enabled = 'false') SET MODE full AS SELECT 2",
+            AlterStreamTable(("n",), "SELECT 2", mode=Mode.FULL, settings=(("spark.sql.ansi.enabled", "false"),)),
+        ),
         ("ALTER STREAM TABLE n AS SELECT 2", AlterStreamTable(("n",), query="SELECT 2")),
         (
             'ALTER STREAM TABLE s.n SET MODE FULL SET SCHEDULE "manual" AS (SELECT 2)',
@@ -109,6 +119,13 @@ def test_sparks(text: str) -> None:
         ("CREATE STREAM TABLE n INITIALIZE maybe AS SELECT 1", "TRUE or FALSE", "line 1, column 34"),
         ("CREATE OR REPLACE STREAM TABLE IF NOT EXISTS n AS SELECT 1", "exclude", "line 1, column 32"),
         ("CREATE STREAM TABLE n (a INT) AS SELECT 1", "Expected SCHEDULE", "line 1, column 23"),
+        ("CREATE STREAM TABLE n SET a = 'b' AS SELECT 1", "in parentheses", "line 1, column 27"),
+        ("CREATE STREAM TABLE n SET ('a' 'b') AS SELECT 1", "Expected =", "line 1, column 32"),
+        ("CREATE STREAM TABLE n SET (a = b) AS SELECT 1", "string in quotes", "line 1, column 32"),
+        ("CREATE STREAM TABLE n SET (a = 'b' AS SELECT 1", "Expected , or )", "line 1, column 36"),
+        ("CREATE STREAM TABLE n SET (a = 'b', 'a' = 'c') AS SELECT 1", "a is set twice", "line 1, column 48"),
+        ("ALTER STREAM TABLE n SET ()", "Expected a name", "line 1, column 27"),
+        ("ALTER STREAM TABLE n SET", "Expected SET", "line 1, column 22"),
         ("ALTER STREAM TABLE n", "Nothing to alter", "line 1, column 21"),
         ("ALTER STREAM TABLE n RENAME TO m", "Expected SET", "line 1, column 22"),
         ("DROP STREAM TABLE n, m", "not expected", "line 1, column 20"),

@@ -70,8 +70,11 @@ def refuse_volatile(compiled: Compiled, settings: Settings) -> None:
 
 def notices(compiled: Compiled, settings: Settings) -> tuple[str, ...]:
     """What the author of a definition should know."""
+    known = compiled.notices
+    if "${" in compiled.definition:
+        known = (*known, "${…} stays as it is written: Spark's variables are not replaced in a definition")
     if compiled.volatile is None or settings.volatile_functions == "allow":
-        return compiled.notices
+        return known
     refused = "; it is refused while volatile_functions is reject" if settings.volatile_functions == "reject" else ""
     about = f"{compiled.volatile} gives another answer every time: every refresh is FULL, and no two are equal{refused}"
-    return (*compiled.notices, about)
+    return (*known, about)
