@@ -5,7 +5,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test lint docs bench bench-feed tpch fuzz fuzz-rules events clean
+.PHONY: help setup java jars demo test lint docs bench bench-feed tpch fuzz fuzz-rules events clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,9 +15,9 @@ setup: $(STAMP) java ## Make .venv, install everything into it, see that Java is
 demo: setup ## Run the demo: a small shop, five stream tables, four rounds of changes (under 3 minutes)
 	@$(BIN)/trickle demo
 
-test: setup ## Run the test suite (about 40 minutes on 2 cores)
+test: setup jars ## Run the test suite in two processes (about 25 minutes on 2 cores)
 	@scripts/need-postgres.sh
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: $(STAMP) ## Check style (ruff), types (mypy strict) and layers (import-linter)
 	$(BIN)/ruff check .
@@ -52,6 +52,13 @@ clean: ## Remove what the other targets made, .venv included
 
 java:
 	@scripts/need-java.sh
+
+jars: $(VENV)/.jars
+
+$(VENV)/.jars: $(STAMP) | java
+	@echo "Fetching the jars that Spark needs (70 MB; once)"
+	@$(BIN)/python scripts/fetch_jars.py
+	@touch $@
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.
 $(STAMP): pyproject.toml

@@ -55,6 +55,69 @@ def configuration() -> str:
     return "\n".join(lines)
 
 
+def settings() -> str:
+    from spark_trickle.spark.settings import ALIASES, FIXED, FREE, PINNED
+
+    def shown(value: str | None) -> str:
+        return "" if value is None else f"`{value}`"
+
+    short = ", ".join(f"`{a}`" for a in ALIASES)
+    lines = [
+        "# Spark's settings and the meaning of a definition",
+        NOTE,
+        "",
+        "A definition means one thing. What else than its text and its sources bears on its rows is stored with the",
+        "stream table and used by every refresh, `verify` and `explain`, whoever connects, with whatever `spark_conf`,",
+        "and whatever was SET on `tr.spark`. Besides the settings below that is the namespace in which the definition",
+        "was written, and the versions of the lake's functions that it calls ([functions.md](functions.md)).",
+        "",
+        "```sql",
+        "CREATE STREAM TABLE shop.days SET ('spark.sql.session.timeZone' = 'Europe/Berlin') AS",
+        "SELECT to_date(ts) AS day, count(*) AS n FROM shop.orders GROUP BY to_date(ts);",
+        "ALTER STREAM TABLE shop.days SET (time_zone = 'Asia/Tokyo');  -- computes it anew, in the same transaction",
+        "DESCRIBE STREAM TABLE shop.days;                              -- shows what is pinned",
+        "```",
+        "",
+        '`tr.create_stream_table(..., settings={"time_zone": "Europe/Berlin"})`, `tr.alter_stream_table` and',
+        f"`trickle create --set`, `trickle alter --set` do the same. Short names: {short}. What is not given is what a",
+        "new session of the connection has: its `time_zone`, its `spark_conf`, else Spark's defaults. What was SET on",
+        "`tr.spark` is not taken over; where it differs, a notice at creation says so. `CREATE OR REPLACE` keeps the",
+        "settings that there are. A hidden state table has its owner's.",
+        "",
+        "A stream table from before settings were kept is pinned at its next refresh, to what the connection that",
+        "refreshes it has; if another one filled it, refresh it once with mode FULL.",
+        "",
+        "## Pinned",
+        "",
+        "Stored with every stream table, all of them with their values: another version of Spark may have other",
+        "defaults.",
+        "",
+        "| setting | Spark's default | what it changes |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{s.key}` | {shown(s.value)} | {s.why} |" for s in PINNED.values()]
+    lines += [
+        "",
+        "## Fixed",
+        "",
+        "One value in every definition, whatever the connection says. No value: Spark's default.",
+        "",
+        "| setting | value | why |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{s.key}` | {shown(s.value)} | {s.why} |" for s in FIXED.values()]
+    lines += ["", "## Free", "", "They may be set at will; none of them can change a row.", ""]
+    for why in dict.fromkeys(s.why for s in FREE):
+        keys = ", ".join(f"`{s.key}`" for s in FREE if s.why == why)
+        lines += [f"- **{why[0].upper()}{why[1:]}.** {keys}"]
+    lines += [
+        "",
+        "A name goes before a beginning (`*`), a longer beginning before a shorter one. A test goes over all settings",
+        "of the installed Spark and fails for one that is not here.",
+    ]
+    return "\n".join([*lines, ""])
+
+
 def errors() -> str:
     from spark_trickle.errors import CODES, EXIT_CODES, Kind
 
@@ -111,7 +174,7 @@ def sql_support() -> str:
         "",
         "Whatever Spark accepts can be a definition. Most of it is maintained incrementally (DIFFERENTIAL); the",
         "rest is recomputed (FULL), with the reason stored. `trickle check FILE.sql` says which, before anything is",
-        "created.",
+        "created. What a name means where it could mean two things is in [names.md](names.md).",
         "",
         "## Constructs",
         "",
@@ -220,11 +283,22 @@ def iceberg_events() -> str:
     return page(NOTE)
 
 
+def names() -> str:
+    root = str(DOCS.parent)
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    from tests.sql.name_rules import page
+
+    return page(NOTE)
+
+
 PAGES = {
     "configuration.md": configuration,
+    "settings.md": settings,
     "errors.md": errors,
     "cli.md": cli,
     "sql-support.md": sql_support,
+    "names.md": names,
     "iceberg-events.md": iceberg_events,
 }
 

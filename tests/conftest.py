@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PACKAGES = ",".join((ICEBERG, SQLITE, POSTGRES))
+# These tests compare every result themselves; tests/engine/test_definition_check.py and the fuzzer have the check on.
+QUICK: dict[str, Any] = {"shuffle_partitions": 2, "check_definition": "off"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,7 +57,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def tr(spark: SparkSession, tmp_path: Path) -> Iterator[Trickle]:
     """A new, empty lake on the shared Spark."""
-    with connect(tmp_path / "lake", shuffle_partitions=2) as trickle:
+    with connect(tmp_path / "lake", **QUICK) as trickle:
         trickle.sql("CREATE NAMESPACE s")
         trickle.sql("USE s")
         yield trickle
@@ -64,7 +66,7 @@ def tr(spark: SparkSession, tmp_path: Path) -> Iterator[Trickle]:
 @pytest.fixture(scope="module")
 def module_tr(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trickle]:
     """A lake that the tests of one module share: use names of your own in it."""
-    with connect(tmp_path_factory.mktemp("module") / "lake", shuffle_partitions=2) as trickle:
+    with connect(tmp_path_factory.mktemp("module") / "lake", **QUICK) as trickle:
         trickle.sql("CREATE NAMESPACE s")
         trickle.sql("USE s")
         yield trickle

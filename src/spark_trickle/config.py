@@ -74,7 +74,9 @@ class Settings(BaseSettings):
         description="Memory of the driver. Takes effect when Spark starts.",
     )
     shuffle_partitions: int = Field(4, ge=1, description="`spark.sql.shuffle.partitions`: raise it on a cluster.")
-    time_zone: str = Field("UTC", description="Session time zone: what dates and timestamps in a definition mean.")
+    time_zone: str = Field(
+        "UTC", description="Session time zone. A stream table keeps the one it was created with (settings.md)."
+    )
     extra_packages: tuple[str, ...] = Field(
         (),
         description="More Maven coordinates for Spark, such as an object store's file system. "
@@ -87,8 +89,8 @@ class Settings(BaseSettings):
     )
     spark_conf: dict[str, str] = Field(
         default_factory=dict,
-        description="Further Spark configuration. Entries of several sources are merged; "
-        "per entry the strongest source wins.",
+        description="Further Spark configuration. Entries of several sources are merged; per entry the strongest "
+        "source wins. A stream table keeps those that bear on its rows as they were at its creation (settings.md).",
     )
     max_change_ratio: float = Field(
         0.15,
@@ -108,6 +110,12 @@ class Settings(BaseSettings):
         "reject",
         description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "
         "another answer every time: refuse it, allow it with a notice, or allow it. Its refreshes are FULL.",
+    )
+    check_definition: Literal["auto", "always", "off"] = Field(
+        "auto",
+        description="Whether creating a stream table also runs its text as written and compares row count and hash "
+        "with our form of it; if they differ, it is kept FULL with reason DEFINITION_CHECK. `auto`: while its inputs "
+        "have at most a million rows.",
     )
     protect: Literal["lazy", "always", "off"] = Field(
         "lazy",

@@ -224,9 +224,13 @@ class Trickle:
         """What a stream table is: its definition and everything that bears on the definition's meaning."""
         return self._inspector.describe(self._name(name))
 
-    def verify(self, name: str | Sequence[str]) -> Verification:
-        """Compare a stream table with its definition at its frontier, as multisets."""
-        return self._inspector.verify(self._name(name))
+    def verify(self, name: str | Sequence[str], deep: bool = False) -> Verification:
+        """Compare a stream table with its definition at its frontier, as multisets.
+
+        The definition is run by plain Spark as it was written, under the settings it was created with. `deep` also
+        compares every hidden column and every hidden state table with its own part of the definition.
+        """
+        return self._inspector.verify(self._name(name), deep=deep)
 
     # -- changes ---------------------------------------------------------------------------------------------------
 

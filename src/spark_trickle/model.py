@@ -427,12 +427,20 @@ class Verification:
     extra: int  # rows the table has and the definition lacks
     seconds: float
     examples: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()  # columns that differ, and whose value SQL leaves open
+    parts: tuple[str, ...] = ()  # what else was compared, each with its own part of the definition
 
     def __str__(self) -> str:
         if self.equal:
-            return f"{self.name}: equal, {self.rows} rows ({self.seconds:.2f} s)"
-        shown = "".join(f"\n  {e}" for e in self.examples)
-        return f"{self.name}: DIFFERS, {self.missing} rows missing, {self.extra} rows extra{shown}"
+            lines = [f"{self.name}: equal, {self.rows} rows ({self.seconds:.2f} s)"]
+        else:
+            lines = [f"{self.name}: DIFFERS, {self.missing} rows missing, {self.extra} rows extra"]
+            lines += [f"  {e}" for e in self.examples]
+        if self.unjudged:
+            lines.append(f"  not judged, since SQL leaves their values open: {', '.join(self.unjudged)}")
+        if self.parts:
+            lines.append(f"  also compared: {', '.join(self.parts)}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,3 +147,82 @@ def test_impossible_cut_names(module_tr: Trickle, name: str) -> None:
     with pytest.raises(TrickleError) as caught:
         module_tr.create_cut(name)
     assert caught.value.code == "INVALID_NAME"
+
+
+READS_ONLY = (
+    "SELECT count(*) FROM s.src",
+    "WITH x AS (SELECT id FROM s.src) SELECT * FROM x",
+    "FROM s.src SELECT id",
+    "FROM s.src |> WHERE id = 1",
+    "TABLE s.src",
+    "VALUES (1), (2)",
+    "SHOW TABLES IN s",
+    "SHOW CREATE TABLE s.src",
+    "DESCRIBE TABLE s.src",
+    "DESCRIBE QUERY SELECT 1",
+    "EXPLAIN SELECT * FROM s.src",
+    "SET spark.sql.shuffle.partitions = 3",
+    "USE s",
+    "CREATE TEMPORARY VIEW small AS SELECT * FROM src WHERE id < 3",
+    "CREATE OR REPLACE TEMP VIEW small AS SELECT 1 AS id",
+    "CACHE TABLE kept AS SELECT * FROM s.src",
+    "UNCACHE TABLE kept",
+    "DROP VIEW small",
+    "DECLARE OR REPLACE VARIABLE n INT DEFAULT 3",
+    "SET VARIABLE n = 4",
+    "REFRESH TABLE s.src",
+)
+WRITES = (
+    "INSERT INTO s.src VALUES (1, 'x')",
+    "INSERT OVERWRITE s.src VALUES (1, 'x')",
+    "WITH x AS (SELECT 1 AS id, 'x' AS k) INSERT INTO s.src SELECT * FROM x",
+    "FROM s.src INSERT INTO s.src SELECT *",
+    "FROM s.src INSERT INTO s.src SELECT * INSERT INTO s.src SELECT *",
+    "MERGE INTO s.src a USING s.a b ON a.id = b.n WHEN MATCHED THEN DELETE",
+    "DELETE FROM s.src",
+    "UPDATE lake.s.src SET k = 'x'",
+    "TRUNCATE TABLE s.src",
+    "CREATE TABLE s.more (id INT)",
+    "CREATE TABLE s.more AS SELECT 1 AS id",
+    "DROP TABLE s.src",
+    "ALTER TABLE s.src ADD COLUMN more INT",
+    "ALTER TABLE s.src CREATE TAG now",
+    "CREATE VIEW s.more AS SELECT 1 AS id",
+    "DROP VIEW s.a",
+    "CREATE NAMESPACE more",
+    "CALL system.expire_snapshots('s.src')",
+    "COMMENT ON TABLE s.src IS 'x'",
+    "/* SELECT */ insert INTO s.src VALUES (1, 'x')",
+    "BEGIN INSERT INTO s.src VALUES (1, 'x'); END",
+    "EXECUTE IMMEDIATE 'DELETE FROM s.src'",
+)
+
+
+def test_read_only(tr: Trickle) -> None:
+    make_group(tr)
+    tr.create_cut("kept")
+    for name in (None, "kept"):
+        with tr.cut(name) as cut:
+            for statement in READS_ONLY:
+                cut.sql(statement).collect()
+            for statement in WRITES:
+                with pytest.raises(TrickleError) as refused:
+                    cut.sql(statement)
+                assert refused.value.code == "CUT_IS_READ_ONLY", statement
+                assert "tr.sql" in refused.value.hint
+            with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
+                cut.sql("SELEC 1")
+            # Around `sql`: the catalog itself cannot write.
+            frame = cut.spark.sql("SELECT 1L AS id, 'x' AS k")
+            for write in (
+                lambda frame=frame: frame.writeTo("s.src").append(),
+                lambda frame=frame: frame.write.saveAsTable("s.more"),
+                lambda: cut.spark.sql("DELETE FROM s.src WHERE id = 1"),
+                lambda: cut.spark.sql("CREATE VIEW s.more AS SELECT 1 AS one"),
+            ):
+                with pytest.raises(Exception, match=r"(?i)read.?only"):
+                    write()
+            assert read(cut, "SELECT count(*) FROM s.src") == 100
+    assert rows(tr.spark, "SELECT count(*) FROM s.src") == [(100,)]
+    tr.sql("INSERT INTO s.src VALUES (1000, 'x')")  # outside of it all is as before
+    assert tr.refresh("s.a").action is Action.DIFFERENTIAL

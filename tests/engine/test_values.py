@@ -189,7 +189,7 @@ def test_the_very_values(module_tr: Trickle, case: Case) -> None:
         found = tr.refresh(name)
         assert found.action is Action.DIFFERENTIAL, found
         same(tr, name, query)
-        assert tr.verify(name).equal
+        assert tr.verify(name, deep=True).equal
         if n % 2 == 0:
             tr.refresh(f"{name}_copy")
             same(tr, f"{name}_copy", query)

@@ -145,6 +145,8 @@ class World:
         outcome.verdict = Verdict.DIFFERENTIAL if status.incremental else Verdict.FULL
         if not status.incremental and outcome.reason_code == "NO_NAMED_REASON":
             outcome.fail(0, f"FULL without a named reason: {outcome.reason!r}")
+        if outcome.reason_code == "DEFINITION_CHECK":
+            outcome.fail(0, f"misread: {outcome.reason}")
         if "stumbled over" in outcome.reason:
             outcome.fail(0, f"the parser raised: {outcome.reason}")
 

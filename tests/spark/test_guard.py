@@ -34,9 +34,6 @@ REFUSED = {
     "SELECT a FROM t ORDER BY rand()": "rand(",
     "SELECT a FROM t TABLESAMPLE (BUCKET 4 OUT OF 10)": "Spark reads",
     # Not in our grammar.
-    "VALUES (1, 'a')": "A query is expected",
-    "TABLE t": "A query is expected",
-    "SELECT count(*) FROM (TABLE t)": "refused by Spark",
     "SELECT TRANSFORM(a) USING 'cat' AS (x) FROM t": "not expected here",
     # All but the first block of hints are lost; this one is a step of the plan.
     "SELECT /*+ BROADCAST(u) */ /*+ COALESCE(2) */ t.a FROM t JOIN u ON t.a = u.a": "Repartition",

@@ -49,8 +49,8 @@ class Reading:
         """Asserts that both give the same types and rows; returns the rows."""
         theirs, ours = self.session.sql(text), self.lowered(text)
         assert _types(ours) == _types(theirs), text
-        wanted = _rows(theirs)
-        assert Counter(_rows(ours)) == Counter(wanted), f"{text}\n  Spark: {wanted}\n  ours:  {_rows(ours)}"
+        wanted = rows_of(theirs)
+        assert Counter(rows_of(ours)) == Counter(wanted), f"{text}\n  Spark: {wanted}\n  ours:  {rows_of(ours)}"
         return wanted
 
 
@@ -58,5 +58,5 @@ def _types(frame: DataFrame) -> list[str]:
     return [type_text(f.dataType) for f in frame.schema.fields]
 
 
-def _rows(frame: DataFrame) -> list[str]:
+def rows_of(frame: DataFrame) -> list[str]:
     return [repr(list[Any](row)) for row in frame.collect()]

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -429,16 +430,20 @@ def check(
 
 
 @app.command()
-def verify(names: Names = None) -> None:
+def verify(
+    names: Names = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Hidden columns and hidden state tables as well.")] = False,
+) -> None:
     """Compare stream tables with their definitions, row by row; exit code 1 if one differs. No name: all.
 
     [dim]trickle verify
-    trickle verify shop.revenue[/dim]
+    trickle verify shop.revenue --deep[/dim]
     """
     out = Output(_state.output)
     with _lake(out) as tr:
         skipped = () if names else ("VOLATILE_FUNCTION",)
-        _each(names or _all_names(tr), "Verifying", tr.verify, out, skipped, bad=lambda v: not v.equal)
+        check = partial(tr.verify, deep=deep)
+        _each(names or _all_names(tr), "Verifying", check, out, skipped, bad=lambda v: not v.equal)
 
 
 @app.command()

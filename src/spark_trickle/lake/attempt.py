@@ -370,7 +370,8 @@ def settings_of(session: SparkSession) -> dict[str, str | None]:
 
 def session_settings(session: SparkSession) -> dict[str, str | None]:
     """What somebody's session has for every setting that is pinned, and for those fixed ones that were set in it."""
-    entries = jvm.handles(session).jvm.org.apache.spark.sql.internal.SQLConf
+    internal = jvm.handles(session).jvm.org.apache.spark.sql.internal
+    entries = getattr(getattr(internal, "SQLConf$"), "MODULE$")
     found = settings_of(session)
     for key, value in session.conf.getAll.items():
         if is_fixed(key):

@@ -49,7 +49,8 @@ class ReaderCut:
     functions: Functions
 
     def sql(self, query: str, **arguments: Any) -> DataFrame:
-        refuse_write(self.spark, query)
+        with jvm.active(self.spark):  # the parser asks it for its settings
+            refuse_write(self.spark, query)
         self.functions.register(self.spark, query)
         return self.spark.sql(without_catalog(query, LAKE), **arguments)
 

@@ -13,7 +13,7 @@ from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.shape import reshape, same
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, InputKind, LakeFunction, Pointer, Star, StreamTable, TableName
-from spark_trickle.refresh.definition import Compiled, LakeTables, compile_definition, resolve
+from spark_trickle.refresh.definition import Compiled, LakeTables, compile_definition, misread_of, resolve
 from spark_trickle.spark.settings import Pins, plain_arithmetic
 from spark_trickle.sql.mentions import Seen, called, columns_seen, mentioned, without_catalog
 
@@ -45,6 +45,7 @@ class Compiler:
         pointers: Mapping[TableName, Pointer],
         stream_tables: Mapping[TableName, StreamTable],
         pins: Pins,
+        misread: str | None = None,
     ) -> Compiled:
         """Compile at the cut `pointers`; everything the definition may read is registered in the attempt.
 
@@ -62,7 +63,10 @@ class Compiler:
         functions = attempt.functions.register(attempt.session, text)
         signature = (*self._signature(names, attempt.pointers), *((n, f.version) for n, f in functions.items()))
         storages = _Storages(name, owner.states if owner else (), pointers)
-        key = (name, definition, namespace, self.use_states, self.state_tables, tuple(sorted(pins.items())))
+        if owner is not None and owner.definition == definition:
+            misread = misread or misread_of(owner.reason)
+        switches = (self.use_states, self.state_tables, misread)
+        key = (name, definition, namespace, switches, tuple(sorted(pins.items())))
         with self._lock:
             found = self._known.get(key)
         if found is not None and found[0] == signature and storages.fit(found[1]):
@@ -78,6 +82,7 @@ class Compiler:
             state_tables=self.state_tables,
             functions=functions,
             plain_decimals=plain_arithmetic(pins),
+            misread=misread,
         )
         compiled = _with_functions(compiled, functions)
         with self._lock:

@@ -77,6 +77,11 @@ class Compiled:
         return bool(self.reason) and str(self.reason).startswith("TIME_DEPENDENT")
 
     @property
+    def misread(self) -> str | None:
+        """How our form of it was found to differ from its text."""
+        return misread_of(self.reason)
+
+    @property
     def hidden(self) -> tuple[Column, ...]:
         return self.plan.hidden if self.plan is not None else (Column(HASH, "bigint"),)
 
@@ -119,6 +124,12 @@ class StateTable:
 
     storage: TableName
     compiled: Compiled
+
+
+def misread_of(reason: str | None) -> str | None:
+    """What a stored reason says about how a definition was misread."""
+    code, _, message = str(reason).partition(": ")
+    return message if code == "DEFINITION_CHECK" else None
 
 
 # Where a state table with this definition and layout is, or is to be.
@@ -178,11 +189,13 @@ def compile_definition(
     state_tables: bool = True,
     functions: Mapping[str, LakeFunction] | None = None,
     plain_decimals: bool = True,
+    misread: str | None = None,
 ) -> Compiled:
     """Compile a definition in a session whose current catalog and namespace are the lake's.
 
     `state_tables=False` cuts out only the state tables that must be. `functions` of the lake are registered in the
     session. `plain_decimals=False`: the session's settings give decimals other types, or NULL for an overflow.
+    `misread`: how our form of this definition was found to differ from its text; then it runs as written.
     """
     analyzer = Analyzer(session, functions)
     analyzer.check_query(definition)
@@ -195,6 +208,8 @@ def compile_definition(
     reason: str | None = None
     lowered: Lowered | None = None
     try:
+        if misread is not None:
+            raise NotIncremental("DEFINITION_CHECK", misread)
         lowered = lower(definition, tables, analyzer, namespace)
         differs = roundtrip(session, definition)
         if differs is not None:

@@ -84,7 +84,7 @@ def _compare(
 ) -> Difference:
     exact = [c for c in columns if how.get(c.name) not in (Comparison.APPROXIMATE, Comparison.OPEN)]
     floats = [c for c in columns if how.get(c.name) is Comparison.APPROXIMATE]
-    keys = ", ".join(f"{_key(c, how)} AS {quote(f'k{n}')}" for n, c in enumerate(exact))
+    keys = ", ".join(f"{key_of(c, how)} AS {quote(f'k{n}')}" for n, c in enumerate(exact))
     names = ", ".join(quote(f"k{n}") for n in range(len(exact)))
     shown = ", ".join(
         f"CAST({quote(c.name)} AS STRING)" if _castable(c) else f"to_json(named_struct('v', {quote(c.name)}))"
@@ -115,7 +115,8 @@ def _shown(shown: str) -> str:
     return shown or "''"
 
 
-def _key(column: Column, how: Mapping[str, Comparison]) -> str:
+def key_of(column: Column, how: Mapping[str, Comparison]) -> str:
+    """What a column is grouped by to be compared."""
     key = comparable(quote(column.name), parse_type(column.type))
     return f"array_sort({key})" if how.get(column.name) is Comparison.BAG else key
 

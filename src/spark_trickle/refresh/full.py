@@ -44,11 +44,11 @@ def full_select(attempt: Attempt, compiled: Compiled, instant: datetime) -> str:
     names = ", ".join(quote(c.name) for c in compiled.storage_columns if c.name != HASH)
     if compiled.plan is None:
         view = definition_view(attempt, compiled, instant)
-        return f"SELECT {names}, {row_hash(compiled.columns)} FROM {quote(view)}"
+        return f"SELECT {names}, {row_hash(compiled.columns)} AS {quote(HASH)} FROM {quote(view)}"
     sql = compile_sql(compiled.plan.full, AttemptLeaves(attempt))
     if HASH in {c.name for c in compiled.hidden}:
         hashed = tuple(c for c in compiled.storage_columns if c.name != HASH)
-        return f"SELECT {names}, {row_hash(hashed)} FROM ({sql})"
+        return f"SELECT {names}, {row_hash(hashed)} AS {quote(HASH)} FROM ({sql})"
     return f"SELECT {names} FROM ({sql})"
 
 

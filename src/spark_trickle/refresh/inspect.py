@@ -6,9 +6,10 @@ import time
 from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from spark_trickle.delta.levels import Levels
-from spark_trickle.delta.root import Keyed, Partitioned, Plan, Rows
+from spark_trickle.delta.root import HASH, Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.delta_log import Version, is_delta
@@ -27,7 +28,7 @@ from spark_trickle.refresh.as_written import definition_view, notices
 from spark_trickle.refresh.decide import Decision, decide_early
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import Difference, compare
-from spark_trickle.refresh.full import AttemptLeaves
+from spark_trickle.refresh.full import full_select
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.record import new_state
 from spark_trickle.refresh.run import Refresher, unknown
@@ -102,8 +103,8 @@ class Inspector:
 
     # -- verify ----------------------------------------------------------------------------------------------------
 
-    def verify(self, name: TableName) -> Verification:
-        """Run the definition as it was written over the inputs at the frontier, and compare.
+    def verify(self, name: TableName, *, deep: bool) -> Verification:
+        """Run the definition as it was written over the inputs at the frontier, and compare; `deep`: its parts, too.
 
         Where a value that depends on the order of rows decides which rows there are, the text has more than one right
         answer. Then the parts are compared: each hidden state table with its own definition, and the table exactly
@@ -166,13 +167,18 @@ class Inspector:
                     )
                 attempt.register_missing(frontier, [table.storage, *(s.storage for s in compiled.states)])
                 attempt.use(table.namespace)
-                if compiled.settled or any(s.storage not in frontier for s in compiled.states):
-                    view = definition_view(attempt, compiled, table.data_timestamp or cut.instant)
+                instant = table.data_timestamp or cut.instant
+                there = all(s.storage in frontier for s in compiled.states)
+                found = Difference(0, 0, 0, ())
+                if compiled.settled or not there:
+                    view = definition_view(attempt, compiled, instant)
                     found = compare(
                         attempt.session, attempt.qualified(table.storage), quote(view), table.columns, compiled.compare
                     )
-                else:
-                    found = compare_parts(attempt, table, compiled)
+                deep = deep and there and compiled.plan is not None
+                if deep or not (compiled.settled or not there):
+                    parts = compare_parts(attempt, table, compiled, instant, deep=deep)
+                    found = _together(found, parts) if compiled.settled else parts
         except TrickleError:
             raise
         except Exception as error:
@@ -185,6 +191,8 @@ class Inspector:
             found.extra,
             time.perf_counter() - started,
             found.examples,
+            found.unjudged,
+            (*(f"hidden {s.storage}" for s in compiled.states), "hidden columns") if deep else (),
         )
 
     # -- describe --------------------------------------------------------------------------------------------------
@@ -252,19 +260,30 @@ def _behind(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
         return True
 
 
-def compare_parts(attempt: Attempt, table: StreamTable, compiled: Compiled) -> Difference:
-    """The table and its hidden state tables, each against its own tree over what it reads."""
-    found = []
+def compare_parts(
+    attempt: Attempt, table: StreamTable, compiled: Compiled, instant: datetime, *, deep: bool
+) -> Difference:
+    """The table and its hidden state tables, each against its own tree over what it reads; `deep`: all columns."""
+    found = Difference(0, 0, 0, ())
     for storage, part in (*((s.storage, s.compiled) for s in compiled.states), (table.storage, compiled)):
-        assert part.plan is not None
-        defined = f"({compile_sql(part.plan.full, AttemptLeaves(attempt))})"
-        one = compare(attempt.session, attempt.qualified(storage), defined, part.columns, part.over_states)
-        found.append(replace(one, examples=tuple(f"{storage}: {e}" for e in one.examples)))
+        columns = part.storage_columns if deep else part.columns
+        if part.over_states:  # a hash of values that may differ tells nothing
+            columns = tuple(c for c in columns if c.name != HASH)
+        defined = f"({full_select(attempt, part, instant)})"
+        one = compare(attempt.session, attempt.qualified(storage), defined, columns, part.over_states)
+        found = _together(one, found, str(storage))
+    return found
+
+
+def _together(last: Difference, before: Difference, name: str = "") -> Difference:
+    """Two comparisons as one; the rows are those of the last."""
+    own = tuple(f"{name}: {e}" if name else e for e in last.examples)
     return Difference(
-        found[-1].rows,
-        sum(f.missing for f in found),
-        sum(f.extra for f in found),
-        tuple(e for f in found for e in f.examples)[:5],
+        last.rows,
+        last.missing + before.missing,
+        last.extra + before.extra,
+        (*before.examples, *own)[:5],
+        tuple(dict.fromkeys((*before.unjudged, *last.unjudged))),
     )
 
 

@@ -32,6 +32,7 @@ from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.outcome import Counts
+from spark_trickle.refresh.reading import misread
 from spark_trickle.refresh.record import Work, completed, draft_of, shapes_of, streams_of
 from spark_trickle.refresh.run import Altered, Refresher, graph_of, refuse_cycle, same_as_leased, unknown
 from spark_trickle.refresh.situation import Cut
@@ -146,8 +147,14 @@ class Manager:
         known: Mapping[TableName, StreamTable],
         pins: Pins,
     ) -> Compiled:
+        """Compile, and run the net below the parser: what we misread is compiled once more, as written."""
+        r = self.refresher
         try:
-            return self.refresher.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins)
+            compiled = r.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins)
+            found = misread(attempt, compiled, cut.instant, r.settings)
+            if found is None:
+                return compiled
+            return r.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins, found)
         except TrickleError as error:
             itself = name in {resolve(parts, namespace) for parts in mentioned(definition)}
             if error.code == "UNKNOWN_TABLE" and itself and name not in cut.pointers:
@@ -238,7 +245,7 @@ class Manager:
                         table.id, mode=wanted.mode, schedule=wanted.schedule, status=status, star=wanted.star
                     )
                 return None
-            wanted = replace(wanted, settings=tuple(sorted(pins.items())))
+            wanted = replace(wanted, settings=tuple(sorted(pins.items())), reason=None)
             altered = Altered(differs, definition=not same or wanted.star is not table.star)
             if altered.definition:
                 wanted = replace(wanted, shapes=())  # another text sees the sources as they are now
@@ -257,6 +264,7 @@ class Manager:
             refuse_volatile(compiled, r.settings)
             refuse_not_incremental(compiled, wanted.mode)
             refuse_cycle(wanted.name, compiled, known)
+            wanted = replace(wanted, reason=compiled.reason)
             result = r.rebuild(attempt, wanted, known, cut, lease, altered)
             r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
             return replace(result, notices=notices(compiled, r.settings))

@@ -355,11 +355,17 @@ class Differential:
             if not keys:
                 return Counts()
         with self.stage("lookup"):
-            merged, _ = self._cache(self._merged(plan, change), "merged")
+            merged, found = self._cache(self._merged(plan, change), "merged")
+            self._refuse_doubles(keys, found)
         if plan.extrema:
             with self.stage("rescan"):
                 merged = self._rescanned(plan, merged)
         return self._replace(plan, merged)
+
+    def _refuse_doubles(self, keys: int, found: int) -> None:
+        """A row per key, and no more."""
+        if keys != found:
+            raise TrickleError("INTEGRITY", f"{self.staging.storage} holds a key more than once")
 
     def _merged(self, plan: Keyed, change: str) -> str:
         """One row per changed group: new states and columns, the old position, whether the group lives on."""
@@ -439,7 +445,8 @@ class Differential:
                 return Counts()
         with self.stage("lookup"):
             names = tuple(f"{k.name}__key" for k in plan.keys)
-            merged, _ = self._cache(self._fresh(plan, affected, names), "merged")
+            merged, found = self._cache(self._fresh(plan, affected, names), "merged")
+            self._refuse_doubles(keys, found)
         return self._replace(plan, merged)
 
     def _all_groups(self, plan: Keyed, fresh: str) -> Counts:

@@ -275,11 +275,7 @@ _FREE: tuple[tuple[str, str], ...] = (
     (_STREAMING, "connect.* hive.* pipelines.* streaming.* thriftServer.* thriftserver.* spark.databricks.delta.*"),
 )
 
-FREE: tuple[Setting, ...] = tuple(
-    Setting(_full(key), None, why)
-    for why, keys in _FREE
-    for key in keys.split()
-)
+FREE: tuple[Setting, ...] = tuple(Setting(_full(key), None, why) for why, keys in _FREE for key in keys.split())
 PINNED: dict[str, Setting] = {s.key: s for s in _PINNED}
 FIXED: dict[str, Setting] = {s.key: s for s in _FIXED}
 # What the engine sets on its sessions; other fixed settings have Spark's default, and are unset.

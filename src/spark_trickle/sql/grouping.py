@@ -266,11 +266,15 @@ class Grouping:
     def _candidates(self, tree: exp.Expr) -> list[exp.Expr]:
         """The parts of an expression that may be a key: not those inside a call, of rows not yet grouped."""
 
-        def inside(node: exp.Expr) -> bool:
-            return isinstance(node, exp.Lambda) or function_name(node) in _GROUPING or self.unit(node) is not None
+        def above(node: exp.Expr) -> bool:
+            """Whether its value comes from the grouped rows."""
+            return isinstance(node, exp.Window) or function_name(node) in _GROUPING or self.unit(node) is not None
 
-        parts = [n for n in tree.walk(prune=inside) if isinstance(n, exp.Condition) and not isinstance(n, exp.Literal)]
-        return [n for n in parts if not any(inside(p) or isinstance(p, exp.Window) for p in n.walk())]
+        def closed(node: exp.Expr) -> bool:
+            return isinstance(node, exp.Lambda) or (above(node) and not isinstance(node, exp.Window))
+
+        parts = [n for n in tree.walk(prune=closed) if isinstance(n, exp.Condition) and not isinstance(n, exp.Literal)]
+        return [n for n in parts if not any(map(above, n.walk()))]
 
     def _call(self, node: exp.Expr) -> Call:
         whole = Scalar(node.copy())

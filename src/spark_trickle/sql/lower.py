@@ -16,8 +16,6 @@ from spark_trickle.errors import NotIncremental
 from spark_trickle.model import TableName
 from spark_trickle.sql.algebra import (
     WEIGHT,
-    Aggregate,
-    Call,
     Constant,
     Distinct,
     Explode,
@@ -29,7 +27,6 @@ from spark_trickle.sql.algebra import (
     Project,
     Recursion,
     TopK,
-    UnionAll,
     correlated,
     keep,
 )
@@ -43,15 +40,12 @@ from spark_trickle.sql.pipes import Pipes
 from spark_trickle.sql.resolve import Pending, Place, Resolver, SubqueryKind, function_name, is_all
 from spark_trickle.sql.scalar import (
     Scalar,
-    call,
     column,
-    conjunction,
     conjuncts,
     equal,
-    greater,
-    number,
 )
-from spark_trickle.sql.scope import Output, Scope, Visible, outputs_of, projected, renamed_scope
+from spark_trickle.sql.scope import Output, Scope, outputs_of, projected
+from spark_trickle.sql.sets import by_name, renamed, set_operation
 from spark_trickle.sql.sources import Sources
 from spark_trickle.sql.stars import is_star
 from spark_trickle.sql.windows import expand_named, lower_windows
@@ -137,8 +131,6 @@ class Lowering:
             return self._select(node, context)
         elif isinstance(node, exp.Subquery):
             relation = self.query(node.this, context)
-        elif isinstance(node, exp.Union):
-            relation = self._union(node, context)
         elif isinstance(node, exp.SetOperation):
             relation = self._set_operation(node, context)
         elif isinstance(node, exp.Values):
@@ -190,56 +182,16 @@ class Lowering:
         operator = Recursion(base=renamed(base, names), step=renamed(step, names), names=names, level=level)
         return Relation(operator, outputs)
 
-    def _union(self, node: exp.Union, context: Context) -> Relation:
-        left, right = self.query(node.this, context), self.query(node.expression, context)
-        if node.args.get("by_name"):
-            right = self._by_name(node, left, right, context)
-        outputs = tuple(Output(o.shown, self.fresh(f"u_{o.shown}")) for o in left.outputs)
-        names = tuple(o.name for o in outputs)
-        union: Operator = UnionAll(inputs=(renamed(left, names), renamed(right, names)), names=names)
-        operator = Distinct(child=union) if node.args.get("distinct") else union
-        return Relation(operator, outputs, _tables_of(left, names))
-
-    def _by_name(self, node: exp.Expr, left: Relation, right: Relation, context: Context) -> Relation:
-        theirs = {o.shown.lower(): o for o in right.outputs}
-        if {o.shown.lower() for o in left.outputs} != set(theirs) or len(theirs) != len(right.outputs):
-            raise self.refuse("UNION_BY_NAME", "UNION BY NAME of different columns", node, context)
-        return Relation(right.operator, tuple(theirs[o.shown.lower()] for o in left.outputs))
-
     def _set_operation(self, node: exp.SetOperation, context: Context) -> Relation:
-        """INTERSECT and EXCEPT: count each row on both sides, then say how often it stays."""
-        intersect = isinstance(node, exp.Intersect)
-        if node.args.get("by_name"):
-            raise self.refuse("SET_OPERATION", "BY NAME is for UNION", node, context)
         left, right = self.query(node.this, context), self.query(node.expression, context)
-        outputs = tuple(Output(o.shown, self.fresh(f"u_{o.shown}")) for o in left.outputs)
-        names = tuple(o.name for o in outputs)
-        marks = (self.fresh("is_left"), self.fresh("is_right"))
-        branches = []
-        for at, side in enumerate((left, right)):
-            told = tuple(Item(m, number(int(n == at))) for n, m in enumerate(marks))
-            child = renamed(side, names)
-            branches.append(Project(child=child, items=(*keep(*names), *told)))
-        union = UnionAll(inputs=tuple(branches), names=(*names, *marks))
-        keys = tuple(Item(self.fresh(f"k_{n}"), column(n)) for n in names)
-        lefts, rights = (Call(self.fresh(f"n_{m}"), call("sum", column(m)), "sum", (column(m),)) for m in marks)
-        counted = Aggregate(child=union, keys=keys, calls=(lefts, rights))
-        has_left, has_right = (greater(column(c.name), number(0)) for c in (lefts, rights))
-        items = tuple(Item(n, column(k.name)) for n, k in zip(names, keys, strict=True))
-        if node.args.get("distinct"):
-            other = has_right if intersect else equal(column(rights.name), number(0))
-            condition = conjunction((has_left, other))
-            assert condition is not None
-            kept = Filter(child=counted, condition=condition)
-            return Relation(Project(child=kept, items=items), outputs, _tables_of(left, names))
-        if intersect:
-            many = call("least", column(lefts.name), column(rights.name))
-        else:
-            many = Scalar(exp.Sub(this=column(lefts.name).tree, expression=column(rights.name).tree))
-        some = Filter(child=counted, condition=greater(many, number(0)))
-        copies = call("explode", call("sequence", number(1), many))
-        spread = Explode(child=some, generator=copies, names=(self.fresh("copy"),))
-        return Relation(Project(child=spread, items=items), outputs, _tables_of(left, names))
+        if not node.args.get("by_name"):
+            return set_operation(node, left, right, self.fresh)
+        if not isinstance(node, exp.Union):
+            raise self.refuse("SET_OPERATION", "BY NAME is for UNION", node, context)
+        ordered = by_name(left, right)
+        if ordered is None:
+            raise self.refuse("UNION_BY_NAME", "UNION BY NAME of different columns", node, context)
+        return set_operation(node, left, ordered, self.fresh)
 
     # -- ORDER BY, LIMIT -------------------------------------------------------------------------------------------
 
@@ -421,7 +373,7 @@ class Lowering:
             shown = (item.alias or inner.name) if named else ""
             if isinstance(item, exp.Aliases):
                 shown = ", ".join(e.name for e in item.expressions)
-            if isinstance(item, exp.Alias):
+            if isinstance(item, exp.Alias) or (named and scalar.bare is None):  # a field is an alias, too
                 resolver.aliases.setdefault(shown.lower(), scalar)
             selected.append((shown, scalar))
         return tuple(selected)
@@ -512,11 +464,6 @@ class Lowering:
         return exists(operator, sub, conditions, kind, pending.name, self.fresh, self.functions.types)
 
 
-def renamed(relation: Relation, names: tuple[str, ...]) -> Operator:
-    items = tuple(Item(n, column(o.name)) for n, o in zip(names, relation.outputs, strict=True))
-    return Project(child=relation.operator, items=items)
-
-
 def _reads(node: exp.Expr, name: str) -> bool:
     return any(t.name.lower() == name.lower() and not t.args.get("db") for t in node.find_all(exp.Table))
 
@@ -553,11 +500,6 @@ def _as_condition(pending: Pending, kind: Match) -> Scalar:
 
 def _order_of(node: exp.Expr) -> Sequence[exp.Ordered]:
     return node.args["order"].expressions if node.args.get("order") is not None else ()
-
-
-def _tables_of(left: Relation, names: Sequence[str]) -> tuple[Visible, ...]:
-    """A set operation has the columns of its left side, under new names."""
-    return renamed_scope(left.relations, {o.name: n for o, n in zip(left.outputs, names, strict=True)})
 
 
 def _ordinal(ordered: exp.Ordered) -> int | None:

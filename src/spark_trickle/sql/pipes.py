@@ -95,7 +95,7 @@ class Pipes:
                 return Step(*low.sources.pivot(node, before.operator, before.scope, context))
             case exp.TableSample():
                 raise low.refuse("SAMPLE", "TABLESAMPLE picks other rows every time it runs", node, context)
-        raise low.refuse("PIPE", f"the pipe operator {node.key.upper()} has no rule yet", node, context)
+        raise low.refuse("QUERY_FORM", f"the pipe operator {node.key.upper()} has no rule yet", node, context)
 
     def _selected(self, node: exp.Select, before: Step, context: Context) -> Step:
         low = self.lowering
@@ -115,7 +115,7 @@ class Pipes:
         after = self._selected(_select([exp.Star(), node.copy()]), before, context)
         *kept, new = after.scope.star
         star = [new if o.shown.lower() == new.shown.lower() else o for o in kept]
-        return Step(after.operator, Scope(_without(after.scope, {new.shown.lower()}).relations, star))
+        return replace(after, scope=Scope(_without(after.scope, {new.shown.lower()}).relations, star))
 
     def _totals(self, node: Totals, before: Step, context: Context) -> Step:
         """AGGREGATE gives the keys, then the aggregates. A number among the keys is a column of the input."""

@@ -67,12 +67,18 @@ def lower_pivot(node: exp.Pivot, operator: Operator, scope: Scope, resolver: Res
             name = fresh("pivot")
             there = greater(column(present.name), number(0))
             items.append(Item(name, case_when(there, whole) if spread else whole))
-            # Names that Spark makes up are taken from its own analysis.
-            known = shown if shown and len(calls) == 1 else f"{shown}_{alias}" if shown and alias else ""
+            # Other names that Spark makes up are taken from its own analysis.
+            value_name = shown or (literal.name if isinstance(literal, exp.Literal) and _is_plain(literal) else "")
+            known = value_name if len(calls) == 1 else f"{value_name}_{alias}" if value_name and alias else ""
             outputs.append(Output(known, name))
     grouped = Aggregate(child=operator, keys=keys, calls=tuple(made))
     result = Project(child=grouped, items=(*keep(*(k.name for k in keys)), *items))
     return Relation(result, tuple(outputs))
+
+
+def _is_plain(literal: exp.Literal) -> bool:
+    """Whether the text of a value is the name of its column."""
+    return bool(literal.is_string or literal.name.isdigit())
 
 
 # What Spark spreads, and the aggregates for which a NULL is no value at all.

@@ -1,7 +1,8 @@
 """Every reason why a definition is not incremental: what it means, whether it will stay so, and what to change.
 
-`NotIncremental` carries a name of this table. Two words say what to expect: *never* (no rule could be right, or Spark
-itself would refuse) and *not yet* (a rule is missing). `check`, the docs and a test over the source read it.
+`NotIncremental` carries a name of this table. Three words say what to expect: *never* (no rule could be right, or Spark
+itself would refuse), *not yet* (a rule is missing) and *bug* (ours). `check`, the docs and a test over the source
+read it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from enum import StrEnum
 class Word(StrEnum):
     NEVER = "never"
     NOT_YET = "not yet"
+    BUG = "bug"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ REASONS: dict[str, Reason] = {
         _NEVER,
         "The definition names a fixed version of a table, whose changes are not followed.",
         "Read the table without VERSION / TIMESTAMP AS OF, or copy that version into a table of its own.",
+    ),
+    "DEFINITION_CHECK": Reason(
+        Word.BUG,
+        "Our form of the query gives other rows than its text, so the text is run as it was written.",
+        "Please report the query and its tables. Until then, write it in another way, or keep it FULL.",
     ),
     "SQL_ROUNDTRIP": Reason(
         _NOT_YET,

@@ -23,7 +23,7 @@ from spark_trickle.sql.functions import (
     Functions,
 )
 from spark_trickle.sql.parse import place, render
-from spark_trickle.sql.scalar import Scalar, identifier, operand, outer_column
+from spark_trickle.sql.scalar import Scalar, identifier, is_outer, operand, outer_column
 from spark_trickle.sql.scope import Outputs, Scope, Unresolved, with_fields
 from spark_trickle.sql.stars import POSITION, SHOWN, Starred, expand, is_counted, is_star, name_fields
 
@@ -130,7 +130,7 @@ class Resolver:
         for node in list(holder.find_all(exp.Column)):
             if node.table == _PLACED:
                 node.set("table", None)
-            else:
+            elif not is_outer(node):
                 node.replace(self._column(node, clause))
         for node in holder.find_all(exp.Anonymous):
             if isinstance(node.this, str):
@@ -185,7 +185,18 @@ class Resolver:
         try:
             return expand(node, self.scope, self._type)
         except Unresolved as why:
-            raise self.refuse("STAR", f"{why} cannot be expanded", node) from None
+            around = self._outer_star(node)
+            if around is None:
+                raise self.refuse("STAR", f"{why} cannot be expanded", node) from None
+            return around
+
+    def _outer_star(self, node: exp.Expr) -> tuple[Starred, ...] | None:
+        """`t.*` where t is a table of the query around."""
+        try:
+            found = expand(node, self.outer, lambda _: None) if self.outer is not None else None
+        except Unresolved:
+            return None
+        return None if found is None else tuple((shown, scalar.outward()) for shown, scalar in found)
 
     def _type(self, scalar: Scalar) -> str | None:
         types = self.functions.types(self.rows, [scalar]) if self.rows is not None else None
@@ -327,7 +338,7 @@ def placed(name: str, shown: str) -> exp.Column:
 
 
 def _mark_placed(node: exp.Expr) -> exp.Expr:
-    return placed(node.name, "") if isinstance(node, exp.Column) else node
+    return placed(node.name, "") if isinstance(node, exp.Column) and not is_outer(node) else node
 
 
 def _rename_lambdas(tree: exp.Expr) -> None:

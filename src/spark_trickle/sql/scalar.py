@@ -59,9 +59,17 @@ class Scalar:
         """With the columns of the query around replaced: by their namesakes, or by what `by` has for them."""
 
         def swap(node: exp.Expr) -> exp.Expr:
-            if isinstance(node, exp.Column) and node.table == _OUTER and (by is None or node.name in by):
+            if is_outer(node) and (by is None or node.name in by):
                 return operand(by[node.name].tree) if by else exp.Column(this=identifier(node.name))
             return node
+
+        return Scalar(self.tree.copy().transform(swap))
+
+    def outward(self) -> Scalar:
+        """With all its columns marked as those of the query around a subquery."""
+
+        def swap(node: exp.Expr) -> exp.Expr:
+            return outer_column(node.name) if isinstance(node, exp.Column) else node
 
         return Scalar(self.tree.copy().transform(swap))
 
@@ -89,6 +97,10 @@ def column(name: str, table: str | None = None) -> Scalar:
 def outer_column(name: str) -> exp.Column:
     """A column of the query around a subquery, until the subquery is decorrelated."""
     return exp.Column(this=identifier(name), table=identifier(_OUTER))
+
+
+def is_outer(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and node.table == _OUTER
 
 
 def text(value: str) -> Scalar:

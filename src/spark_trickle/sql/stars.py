@@ -6,7 +6,7 @@ Our columns have names of their own, so both are written out before columns are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -39,10 +39,14 @@ def expand(star: exp.Expr, scope: Scope, type_of: TypeOf) -> tuple[Starred, ...]
     """The columns of `*`, of `t.*` where t is a table or a struct, and of both with EXCEPT."""
     inner = star.this if isinstance(star, exp.Column) else star
     qualifier = tuple(p.name for p in star.parts[:-1]) if isinstance(star, exp.Column) else ()
-    found = _columns(qualifier, scope, type_of)
-    for dropped in inner.args.get("except_") or ():
-        found = _without(found, tuple(p.name for p in dropped.parts), qualifier, scope, type_of)
-    return found
+    dropped = [tuple(p.name for p in d.parts) for d in inner.args.get("except_") or ()]
+    left: list[Starred] = []
+    for shown, scalar in _columns(qualifier, scope, type_of):
+        rests = [_after(shown, scalar, parts, qualifier, scope) for parts in dropped]
+        paths = [rest for rest in rests if rest is not None]
+        if () not in paths:
+            left.append((shown, _pruned(scalar, paths, type_of) if paths else scalar))
+    return tuple(left)
 
 
 def _columns(qualifier: tuple[str, ...], scope: Scope, type_of: TypeOf) -> tuple[Starred, ...]:
@@ -68,20 +72,6 @@ def _fields(struct: Scalar, type_of: TypeOf) -> tuple[str, ...]:
     return tuple(f.name for f in exp.DataType.build(kind, dialect="spark").expressions)
 
 
-def _without(
-    found: Iterable[Starred], parts: tuple[str, ...], qualifier: tuple[str, ...], scope: Scope, type_of: TypeOf
-) -> tuple[Starred, ...]:
-    """The columns without one of them, or without a field of a struct among them."""
-    left: list[Starred] = []
-    for shown, scalar in found:
-        rest = _after(shown, scalar, parts, qualifier, scope)
-        if rest is None:
-            left.append((shown, scalar))
-        elif rest:
-            left.append((shown, _pruned(scalar, rest, type_of)))
-    return tuple(left)
-
-
 def _after(
     shown: str, scalar: Scalar, parts: tuple[str, ...], qualifier: tuple[str, ...], scope: Scope
 ) -> tuple[str, ...] | None:
@@ -96,16 +86,17 @@ def _after(
     return tuple(fields) if base is not None and Scalar(base) == scalar else None
 
 
-def _pruned(struct: Scalar, path: tuple[str, ...], type_of: TypeOf) -> Scalar:
+def _pruned(struct: Scalar, paths: Sequence[tuple[str, ...]], type_of: TypeOf) -> Scalar:
+    """The struct without the fields at these paths."""
     parts: list[Scalar] = []
     names = _fields(struct, type_of)
     if not names:
         raise Unresolved(f"the fields of {struct}")
     for name in names:
-        if name.lower() != path[0].lower():
-            parts += [text(name), field(struct, name)]
-        elif path[1:]:
-            parts += [text(name), _pruned(field(struct, name), path[1:], type_of)]
+        inside = [p[1:] for p in paths if p[0].lower() == name.lower()]
+        if () not in inside:
+            value = field(struct, name)
+            parts += [text(name), _pruned(value, inside, type_of) if inside else value]
     return call("named_struct", *parts)
 
 

@@ -33,7 +33,12 @@ CONSTRUCTS: tuple[Construct, ...] = (
         _CHANGE,
     ),
     Construct("lateral column alias", "SELECT v + 1 AS w, w * 2 AS x FROM a", ("Project",), _CHANGE),
-    Construct("SELECT * EXCEPT", "SELECT * EXCEPT (xs) FROM a", ("Project",), _CHANGE),
+    Construct(
+        "stars: * EXCEPT, of structs, inside calls",
+        "SELECT * EXCEPT (xs), struct(a.* EXCEPT (d, xs)) AS s, hash(*) AS h FROM a",
+        ("Project",),
+        _CHANGE,
+    ),
     Construct("inner and cross join", "SELECT a.id, b.w FROM a JOIN b ON a.k = b.k", ("Join",), _JOIN),
     Construct("USING, NATURAL", "SELECT * FROM b NATURAL JOIN (SELECT k, v FROM a)", ("Join",), _JOIN),
     Construct(
@@ -88,6 +93,7 @@ CONSTRUCTS: tuple[Construct, ...] = (
         _CHANGE,
         "one generator per select list, as in Spark",
     ),
+    Construct("JOIN LATERAL of a generator", "SELECT id, col FROM a JOIN LATERAL explode(xs)", ("Explode",), _CHANGE),
     Construct("UNION ALL", "SELECT k FROM a UNION ALL SELECT k FROM b", ("UnionAll",), _CHANGE),
     Construct("DISTINCT, UNION", "SELECT k FROM a UNION SELECT k FROM b", ("Distinct",), _STATE),
     Construct(
@@ -132,6 +138,13 @@ CONSTRUCTS: tuple[Construct, ...] = (
         "without PARTITION BY all rows are one partition",
     ),
     Construct(
+        "named windows",
+        "SELECT id, sum(v) OVER (w) AS s FROM a WINDOW w AS (PARTITION BY k ORDER BY v, id)",
+        ("Window",),
+        _PARTITIONS,
+        "the query that uses a window must define it",
+    ),
+    Construct(
         "latest row per key",
         "SELECT id, k, v FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM a) WHERE n = 1",
         ("Window",),
@@ -147,9 +160,10 @@ CONSTRUCTS: tuple[Construct, ...] = (
     ),
     Construct(
         "PIVOT",
-        "SELECT * FROM (SELECT k, v, m FROM a) PIVOT (sum(m) FOR v IN (1 AS one, 2 AS two))",
+        "SELECT * FROM (SELECT k, v, m FROM a) PIVOT (sum(m) / count(*) AS x FOR v IN (1 AS one, 2 AS two))",
         ("Aggregate",),
         _GROUPS,
+        "no FILTER inside",
     ),
     Construct(
         "UNPIVOT", "SELECT * FROM (SELECT a_id, w FROM b) UNPIVOT (x FOR what IN (a_id, w))", ("Explode",), _CHANGE
@@ -160,6 +174,7 @@ CONSTRUCTS: tuple[Construct, ...] = (
         ("Constant",),
         "nothing: it never changes",
     ),
+    Construct("TABLE, VALUES as a query", "TABLE b UNION ALL VALUES (1L, 'x', 2)", ("UnionAll",), _CHANGE),
     Construct(
         "CTE",
         "WITH c AS (SELECT k, count(*) AS n FROM a GROUP BY k) SELECT x.k, y.n FROM c x JOIN c y ON x.n = y.n",
@@ -176,8 +191,9 @@ CONSTRUCTS: tuple[Construct, ...] = (
     ),
     Construct(
         "pipe syntax",
-        "FROM a |> WHERE v > 1 |> AGGREGATE count(*) AS n GROUP BY k",
-        ("Aggregate",),
+        "FROM a |> JOIN b ON a.k = b.k |> WHERE w > 1 |> AGGREGATE count(*) AS n GROUP BY a.k |> SET n = n + 1",
+        ("Aggregate", "Join"),
         "that of the query it stands for",
+        "LIMIT right after ORDER BY, or with steps in between that take the rows one by one; no TABLESAMPLE",
     ),
 )
