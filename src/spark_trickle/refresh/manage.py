@@ -28,11 +28,11 @@ from spark_trickle.model import (
 from spark_trickle.refresh.as_written import notices, refuse_volatile
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled, resolve
+from spark_trickle.refresh.definition_check import misread
 from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.outcome import Counts
-from spark_trickle.refresh.reading import misread
 from spark_trickle.refresh.record import Work, completed, draft_of, shapes_of, streams_of
 from spark_trickle.refresh.run import Altered, Refresher, graph_of, refuse_cycle, same_as_leased, unknown
 from spark_trickle.refresh.situation import Cut
