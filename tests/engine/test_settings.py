@@ -36,7 +36,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "joined": (
         {TIME_ZONE: "Europe/Berlin"},
-        "SELECT e.id, c.label FROM s.e JOIN s.calendar c ON to_date(e.ts) = c.d",
+        "SELECT e.id, c.label FROM e JOIN calendar c ON to_date(e.ts) = c.d",
     ),
     "windowed": (
         {TIME_ZONE: "Europe/Berlin"},
@@ -123,8 +123,9 @@ def lakes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def plain(tr: Trickle, pins: dict[str, str] | None = None) -> SparkSession:
-    """Plain Spark under settings."""
+    """Plain Spark under settings, in the namespace that definitions were written in."""
     session = new_session(tr.spark, tr.settings)
+    session.sql("USE s")
     few = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
     for key, value in {"spark.sql.variable.substitute": "false", TIME_ZONE: "UTC", **few, **(pins or {})}.items():
         session.conf.set(key, value)
