@@ -147,6 +147,13 @@ CASES = (
         ),
     ),
     Case(
+        "large_averages",  # Spark adds doubles: these two are 0, and -1 in whole numbers
+        "g INT, b BIGINT",
+        "(1, 9223372036854775807), (2, 3)",
+        "SELECT g, avg(b) AS a FROM {t} GROUP BY g",
+        ("INSERT INTO {t} VALUES (1, -9223372036854775808), (2, 4)", "DELETE FROM {t} WHERE b < 0"),
+    ),
+    Case(
         "wide_averages",
         "g INT, d DECIMAL(28, 2)",
         f"(1, -9{'0' * 25}.00), (2, 1.00)",

@@ -70,6 +70,7 @@ class Algebraic:
     call: Call
     states: tuple[StateColumn, ...]
     final: Scalar  # over the state columns
+    unsafe: Scalar | None = None  # over the state columns: the group must be recomputed by Spark itself
 
 
 def decimal(type_: str) -> tuple[int, int] | None:
@@ -193,7 +194,13 @@ def _average(aggregate: Call, arg: Scalar, arg_type: str, result: str, prefix: s
         return None
     n = _count(f"{prefix}_n", case_when(_not_null(arg), number(1)))
     value = _quotient(column(total.name), column(n.name), digits)
-    return Algebraic(aggregate, (n, total), case_when(greater(column(n.name), number(0)), cast(value, result)))
+    final = case_when(greater(column(n.name), number(0)), cast(value, result))
+    if arg_type != "bigint":
+        return Algebraic(aggregate, (n, total), final)
+    # Spark adds doubles, which is exact in any order as long as no partial sum can leave their whole numbers.
+    size = _total(call("abs", cast(arg, "decimal(20,0)")), "decimal(20,0)", f"{prefix}_a", wide=True)
+    assert size is not None
+    return Algebraic(aggregate, (n, total, size), final, unsafe=greater(column(size.name), number(2**53)))
 
 
 def _quotient(total: Scalar, count: Scalar, digits: tuple[int, int] | None) -> Scalar:

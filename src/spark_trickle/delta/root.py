@@ -119,6 +119,11 @@ class Keyed:
         return tuple(s for s in self.states if s.merge is not Merge.ADD)
 
     @property
+    def unsafe(self) -> tuple[Scalar, ...]:
+        """Conditions over the states under which a group is recomputed."""
+        return tuple(a.unsafe for a in self.algebra or () if a.unsafe is not None)
+
+    @property
     def hidden(self) -> tuple[Column, ...]:
         public = {i.name for i in self.items}
         keys = tuple(Column(k.stored, k.type) for k in self.keys if k.stored not in public)

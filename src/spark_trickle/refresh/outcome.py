@@ -357,7 +357,7 @@ class Differential:
         with self.stage("lookup"):
             merged, found = self._cache(self._merged(plan, change), "merged")
             self._refuse_doubles(keys, found)
-        if plan.extrema:
+        if plan.extrema or plan.unsafe:
             with self.stage("rescan"):
                 merged = self._rescanned(plan, merged)
         return self._replace(plan, merged)
@@ -399,11 +399,12 @@ class Differential:
             f"__o._t_file, __o._t_pos, {olds} FROM {quote(change)} __d "
             f"LEFT JOIN ({self._stored(plan, change, str)}) __o ON {on}"
         )
+        again_too = " OR ".join(("_t_again", *(f"({u.sql()})" for u in plan.unsafe)))
         kept = "".join(f"{quote(k.name)} AS {quote(k.name + '__key')}, " for k in plan.keys)
         passed = ", ".join(quote("_t_o_" + c.name) for c in self._storage_columns(plan))
         return self._marked(
             plan,
-            f"SELECT {kept}_t_file, _t_pos, _t_again, ({living}) AS _t_new, ({lost}) AS _t_lost, "
+            f"SELECT {kept}_t_file, _t_pos, ({again_too}) AS _t_again, ({living}) AS _t_new, ({lost}) AS _t_lost, "
             f"{', '.join(outputs)}, {passed} FROM ({inner})",
         )
 
@@ -419,7 +420,7 @@ class Differential:
         )
 
     def _rescanned(self, plan: Keyed, merged: str) -> str:
-        """Groups that lost their extremum, recomputed; the others as they are."""
+        """Groups that lost their extremum, or whose states do not tell Spark's answer, recomputed; the others as is."""
         names = tuple(f"{k.name}__key" for k in plan.keys)
         listed = ", ".join(map(quote, names)) or "1 AS `_`"
         wanted, again = self._cache(f"SELECT {listed} FROM {quote(merged)} WHERE _t_again", "rescan")
