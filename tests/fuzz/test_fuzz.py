@@ -29,7 +29,7 @@ from tests.fuzz.world import Outcome, Verdict, play
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "180"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "75"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 MINIMUM_SHARE = 0.95  # of valid queries that are maintained incrementally
 MOST_INVALID = 0.02
