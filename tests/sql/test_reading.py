@@ -47,6 +47,35 @@ CASES = {
         "SELECT a = b AS x, b < a AS y, count(*) AS n FROM ab GROUP BY b = a, a > b",
         "SELECT int(c) AS x, count(*) AS n FROM ab GROUP BY CAST(c AS INT)",
     ],
+    "literals as keys of grouping sets": [
+        "SELECT 'all' AS kind, g, count(*) AS n FROM t GROUP BY ROLLUP (kind, g)",
+        "SELECT 'x' AS x, concat('x', k) AS y, k, count(*) AS n FROM t GROUP BY 'x', k WITH CUBE",
+    ],
+    "stars of tables that are joined by USING": [
+        "SELECT struct(t.*) AS l, struct(x.*) AS r FROM t JOIN (SELECT w AS v, g AS h, g FROM u) x USING (g)",
+        "SELECT struct(t.*) AS l, struct(x.*) AS r FROM t RIGHT JOIN (SELECT 3 AS v, 'a' AS k) x USING (v)",
+        "SELECT struct(t.*) AS l, struct(x.*) AS r FROM t FULL JOIN (SELECT w, g FROM u) x USING (g)",
+        "SELECT struct(a.*) AS x, struct(b.*) AS y, struct(c.*) AS z "
+        "FROM t a JOIN u b USING (g) JOIN (SELECT 10 AS w, 1 AS o) c USING (w)",
+        "SELECT q.a FROM (SELECT * FROM t LEFT SEMI JOIN (SELECT 5 AS v) x USING (v)) AS q(a, b, c)",
+        "SELECT q.a FROM (SELECT * FROM t ANTI JOIN (SELECT 'a' AS k) x USING (k)) AS q(a, b, c)",
+    ],
+    "NATURAL goes by the very spelling": [
+        "SELECT count(*) AS n FROM t NATURAL JOIN (SELECT g AS G, w FROM u)",
+        "SELECT count(*) AS n FROM t NATURAL JOIN (SELECT g, w FROM u)",
+    ],
+    "names of lambda parameters": [
+        "SELECT transform(a, y -> y + __v0_0) AS z FROM (SELECT a, 1 AS __v0_0 FROM nested)",
+    ],
+    "EXCEPT with the table's name": [
+        "SELECT struct(t.* EXCEPT (t.k)) AS x FROM t",
+        "SELECT hash(nested.* EXCEPT (nested.t, nested.m)) AS h FROM nested",
+        "SELECT struct(s.* EXCEPT (s.g)) AS x FROM (SELECT g, named_struct('g', v, 'z', k) AS s FROM t) s",
+    ],
+    "paging through a chain": [
+        "FROM t |> ORDER BY v |> OFFSET 1 |> LIMIT 3",
+        "FROM t |> ORDER BY v DESC |> LIMIT 4 |> WHERE g = 2 |> LIMIT 1",
+    ],
     "grouping id": [
         "SELECT grouping__id, a, b, grouping_id(a, b) AS i, count(*) AS n FROM ab GROUP BY CUBE (a, b)",
     ],

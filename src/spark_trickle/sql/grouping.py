@@ -273,7 +273,9 @@ class Grouping:
         def closed(node: exp.Expr) -> bool:
             return isinstance(node, exp.Lambda) or (above(node) and not isinstance(node, exp.Window))
 
-        parts = [n for n in tree.walk(prune=closed) if isinstance(n, exp.Condition) and not isinstance(n, exp.Literal)]
+        parts = [n for n in tree.walk(prune=closed) if isinstance(n, exp.Condition)]
+        if not self._in_sets:  # a literal is what it is, but a set without it nulls it
+            parts = [n for n in parts if not isinstance(n, exp.Literal)]
         return [n for n in parts if not any(map(above, n.walk()))]
 
     def _call(self, node: exp.Expr) -> Call:

@@ -37,7 +37,7 @@ from spark_trickle.sql.grouping import Grouping
 from spark_trickle.sql.parse import parse_query, place
 from spark_trickle.sql.pipe_syntax import Pipe
 from spark_trickle.sql.pipes import Pipes
-from spark_trickle.sql.resolve import Pending, Place, Resolver, SubqueryKind, function_name, is_all
+from spark_trickle.sql.resolve import LAMBDA, Pending, Place, Resolver, SubqueryKind, function_name, is_all
 from spark_trickle.sql.scalar import (
     Scalar,
     column,
@@ -96,6 +96,8 @@ class Lowering:
         self._shared: dict[int, tuple[exp.Expr, Relation]] = {}
 
     def fresh(self, base: str) -> str:
+        if base.lower().startswith(LAMBDA):  # so that no parameter of a lambda hides it
+            base = f"c{base}"
         name, n = base, 1
         while name.lower() in self._taken:
             n += 1
@@ -205,6 +207,9 @@ class Lowering:
         order = self.order(_order_of(node), selected, resolver)
         if resolver.pending:
             raise self.refuse("SUBQUERY", "a subquery in ORDER BY has no delta rule yet", node, context)
+        if not isinstance(node, exp.SetOperation) and any(scalar.outer for _, scalar in order):
+            # Spark looks below the parentheses first, where we have no name for what is not selected.
+            raise self.refuse("NAME_RESOLUTION", "ORDER BY of a column that is not selected", node, context)
         return replace(relation, operator=self.top(relation.operator, order, bounds))
 
     def top(

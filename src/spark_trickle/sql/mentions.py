@@ -72,11 +72,13 @@ def columns_seen(texts: Iterable[str]) -> Seen:
         except TrickleError:  # not our grammar
             return Seen(frozenset(), everything=True)
         names |= {t.text.lower() for t in tokens if t.kind in (WordKind.WORD, WordKind.QUOTED)}
+        # After a CTE's bracket, too; it may as well end a call, which costs a look at the schema and nothing else.
+        before_query = _BEFORE_QUERY | ({")"} if any(t.upper == "WITH" for t in tokens) else set())
         everything = everything or any(
             t.upper in _IMPLICIT
             or t.text == "|>"
             or (t.text == "*" and _is_star(tokens, at))
-            or (t.upper == "FROM" and (at == 0 or tokens[at - 1].upper in _BEFORE_QUERY))
+            or (t.upper == "FROM" and (at == 0 or tokens[at - 1].upper in before_query))
             for at, t in enumerate(tokens)
         )
     return Seen(frozenset(names), everything)

@@ -39,6 +39,10 @@ class Pipes:
 
     def relation(self, node: Pipe, context: Context) -> Relation:
         step = self._step(node, context)
+        limited = any(node.args.get(a) for a in ("limit", "offset"))
+        if limited and (step.order or step.lost) and not node.args.get("order"):
+            message = "LIMIT at the end of a chain that is ordered: write |> LIMIT"
+            raise self.lowering.refuse("LIMIT", message, node, context)
         return Relation(step.operator, tuple(step.scope.star), tuple(step.scope.relations))
 
     def _step(self, node: exp.Expr, context: Context) -> Step:
@@ -64,7 +68,7 @@ class Pipes:
             context = self.lowering.with_ctes(node, context)
             return Step(*self.lowering.sources.clause(node, context))
         relation = self.lowering.query(node, context)
-        return Step(relation.operator, relation.scope)
+        return Step(relation.operator, relation.scope, lost=_ordered(node))
 
     def _applied(self, node: exp.Expr, before: Step, context: Context) -> Step:
         low = self.lowering
@@ -143,7 +147,14 @@ class Pipes:
         if before.lost:
             message = "LIMIT comes after a step that need not keep the order of ORDER BY"
             raise low.refuse("LIMIT", message, node, context)
-        return Step(low.top(before.operator, before.order, bounds), before.scope)
+        return Step(low.top(before.operator, before.order, bounds), before.scope, before.order)
+
+
+def _ordered(node: exp.Expr) -> bool:
+    """Whether a query gives its rows in an order that a LIMIT after it would follow."""
+    while isinstance(node, exp.Subquery) and not node.args.get("order"):
+        node = node.this
+    return bool(node.args.get("order")) or (isinstance(node, Pipe) and node.find(exp.Order) is not None)
 
 
 def _row_by_row(node: exp.Select) -> bool:

@@ -35,6 +35,7 @@ _NO_PARENTHESES: dict[type[exp.Expr], str] = {
     exp.Localtimestamp: "localtimestamp",
 }
 
+LAMBDA = "__v"  # begins the names of lambda parameters, and of nothing else
 _PLACED = "(placed)"  # marks the column that stands for a subquery
 
 
@@ -344,7 +345,7 @@ def _mark_placed(node: exp.Expr) -> exp.Expr:
 def _rename_lambdas(tree: exp.Expr) -> None:
     """Give lambda parameters names that no column has: renamed columns must not be captured."""
     for number, node in enumerate(reversed(list(tree.find_all(exp.Lambda)))):
-        names = {p.name.lower(): f"__v{number}_{n}" for n, p in enumerate(node.expressions)}
+        names = {p.name.lower(): f"{LAMBDA}{number}_{n}" for n, p in enumerate(node.expressions)}
         for part in list(node.walk()):
             if isinstance(part, exp.Column):
                 first = part.parts[0].name.lower()

@@ -43,6 +43,7 @@ class Unresolved(Exception):
 class Scope:
     relations: list[Visible] = field(default_factory=list)
     star: list[Output] = field(default_factory=list)  # unqualified names, in the order of SELECT *
+    hidden: list[Output] = field(default_factory=list)  # keys of USING that only their tables' names reach
 
     def find(self, shown: str) -> Output | None:
         found = {o.name: o for o in self.star if o.shown.lower() == shown.lower()}
@@ -59,12 +60,13 @@ class Scope:
         return None
 
     def expand(self, qualifier: tuple[str, ...]) -> tuple[Output, ...]:
-        """The columns of `*` or `t.*`."""
+        """The columns of `*` or `t.*`; after USING its keys come first."""
         if not qualifier:
             return tuple(self.star)
         for relation in self.relations:
             if relation.answers_to(qualifier):
-                return relation.outputs
+                place = {o.name: n for n, o in enumerate((*self.hidden, *self.star))}
+                return tuple(sorted(relation.outputs, key=lambda o: place.get(o.name, len(place))))
         raise Unresolved(f"{'.'.join(qualifier)}.*")
 
     def resolve(self, parts: tuple[str, ...]) -> exp.Expr | None:
@@ -128,14 +130,6 @@ def with_fields(base: exp.Expr, fields: tuple[str, ...]) -> exp.Expr:
     return base
 
 
-def join_scopes(left: Scope, right: Scope, using: tuple[str, ...]) -> Scope:
-    """The scope of a join; USING columns appear once, first, with the left side's value."""
-    taken = {u.lower() for u in using}
-    shared = []
-    for name in using:
-        output = left.find(name)
-        if output is None:
-            raise Unresolved(f"USING column {name}")
-        shared.append(output)
-    rest = [o for o in (*left.star, *right.star) if o.shown.lower() not in taken]
-    return Scope(relations=[*left.relations, *right.relations], star=[*shared, *rest])
+def join_scopes(left: Scope, right: Scope) -> Scope:
+    """The scope of a join without USING."""
+    return Scope([*left.relations, *right.relations], [*left.star, *right.star], [*left.hidden, *right.hidden])

@@ -212,7 +212,7 @@ class Sources:
                 view,
                 outer=bool(view.args.get("outer")),
             )
-            scope = join_scopes(scope, more, ())
+            scope = join_scopes(scope, more)
         return operator, scope
 
     def pivot(self, node: exp.Pivot, operator: Operator, scope: Scope, context: Context) -> Source:
@@ -241,15 +241,17 @@ class Sources:
             side = ""
         using = tuple(i.name for i in join.args.get("using") or ())
         if join.method.upper() == "NATURAL":
-            theirs = {o.shown.lower() for o in right_scope.star}
-            using = tuple(o.shown for o in scope.star if o.shown.lower() in theirs)
+            theirs = {o.shown for o in right_scope.star}  # by their very spelling: to Spark g and G are not common
+            using = tuple(o.shown for o in scope.star if o.shown in theirs)
         conditions, shared = self._using(join, using, scope, right_scope, context)
-        both = join_scopes(scope, right_scope, ())
+        both = join_scopes(scope, right_scope)
         left, right, found, later = self._on(join, both, left, right, side or kind, context)
         conditions += found
         if kind in ("SEMI", "ANTI"):
             match = Match.SEMI if kind == "SEMI" else Match.ANTI
-            return Matched(child=left, by=right, conditions=tuple(conditions), kind=match), scope
+            keys = [mine for _, mine, _ in shared]
+            star = [*keys, *(o for o in scope.star if o not in keys)]
+            return Matched(child=left, by=right, conditions=tuple(conditions), kind=match), replace(scope, star=star)
         if not side:
             operator = joined(left, right, tuple(conditions))
             if later:
@@ -264,7 +266,9 @@ class Sources:
         merged, operator = self._merged(shared, side, operator)
         taken = {u.lower() for u in using}
         rest = [o for o in (*scope.star, *right_scope.star) if o.shown.lower() not in taken]
-        return operator, Scope(relations=[*scope.relations, *right_scope.relations], star=[*merged, *rest])
+        hidden = [mine for _, mine, _ in shared if side in ("RIGHT", "FULL")]
+        hidden += [theirs for _, _, theirs in shared if side != "RIGHT"]
+        return operator, Scope(both.relations, [*merged, *rest], [*hidden, *both.hidden])
 
     def _using(
         self, join: exp.Join, using: tuple[str, ...], left: Scope, right: Scope, context: Context
@@ -331,7 +335,7 @@ class Sources:
                 generator = resolver.scalar(node.this, clause=Place.SELECT)
                 left = low.attach_all(left, list(resolver.pending.values()))
                 operator, more = self._generated(left, generator, qualifier, renamed, context, node)
-                return operator, join_scopes(scope, more, ())
+                return operator, join_scopes(scope, more)
             around = low.resolver(Scope(), inner)
             generator = around.scalar(node.this, clause=Place.SELECT)
             shown = renamed or low.functions.generated(left, generator.inward())
@@ -340,7 +344,7 @@ class Sources:
             relation = low.query(node.this, inner)
             sub = Project(child=relation.operator, items=keep(*(o.name for o in relation.outputs)))
             _, more = self.visible(relation, qualifier, renamed)
-        both = join_scopes(scope, more, ())
+        both = join_scopes(scope, more)
         conditions: tuple[Scalar, ...] = ()
         if on is not None:
             resolver = low.resolver(both, context)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from spark_trickle.sql.scalar import Scalar, call, field, text
-from spark_trickle.sql.scope import Output, Scope, Unresolved
+from spark_trickle.sql.scope import Output, Scope, Unresolved, Visible
 
 SHOWN, POSITION = "shown", "position"  # kept in the meta data of an argument: its name, and where it was written
 
@@ -41,24 +41,30 @@ def expand(star: exp.Expr, scope: Scope, type_of: TypeOf) -> tuple[Starred, ...]
     qualifier = tuple(p.name for p in star.parts[:-1]) if isinstance(star, exp.Column) else ()
     dropped = [tuple(p.name for p in d.parts) for d in inner.args.get("except_") or ()]
     left: list[Starred] = []
-    for shown, scalar in _columns(qualifier, scope, type_of):
-        rests = [_after(shown, scalar, parts, qualifier, scope) for parts in dropped]
+    columns, seen = _columns(qualifier, scope, type_of)
+    for shown, scalar in columns:
+        rests = [_after(shown, scalar, parts, seen) for parts in dropped]
         paths = [rest for rest in rests if rest is not None]
         if () not in paths:
             left.append((shown, _pruned(scalar, paths, type_of) if paths else scalar))
     return tuple(left)
 
 
-def _columns(qualifier: tuple[str, ...], scope: Scope, type_of: TypeOf) -> tuple[Starred, ...]:
+def _columns(
+    qualifier: tuple[str, ...], scope: Scope, type_of: TypeOf
+) -> tuple[tuple[Starred, ...], Scope | None]:
+    """The columns, and what names in EXCEPT are looked up in: of a struct's star only its fields have names."""
     try:
-        return tuple((o.shown, _column(o)) for o in scope.expand(qualifier))
+        outputs = scope.expand(qualifier)
+        seen = Scope([Visible(qualifier, outputs)], list(outputs)) if qualifier else scope
+        return tuple((o.shown, _column(o)) for o in outputs), seen
     except Unresolved:
         found = scope.resolve(qualifier)
         struct = Scalar(found) if found is not None else None
         names = _fields(struct, type_of) if struct is not None else ()
         if struct is None or not names:
             raise
-        return tuple((n, field(struct, n)) for n in names)
+        return tuple((n, field(struct, n)) for n in names), None
 
 
 def _column(output: Output) -> Scalar:
@@ -72,11 +78,9 @@ def _fields(struct: Scalar, type_of: TypeOf) -> tuple[str, ...]:
     return tuple(f.name for f in exp.DataType.build(kind, dialect="spark").expressions)
 
 
-def _after(
-    shown: str, scalar: Scalar, parts: tuple[str, ...], qualifier: tuple[str, ...], scope: Scope
-) -> tuple[str, ...] | None:
+def _after(shown: str, scalar: Scalar, parts: tuple[str, ...], scope: Scope | None) -> tuple[str, ...] | None:
     """What of a name in EXCEPT is left after this column: () is the column itself, None another column."""
-    if qualifier or len(parts) == 1:
+    if scope is None or len(parts) == 1:
         return parts[1:] if shown.lower() == parts[0].lower() else None
     base = scope.resolve(parts)
     fields: list[str] = []
