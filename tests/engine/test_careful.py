@@ -155,3 +155,23 @@ def test_divisions_guarded_by_another_table(lake: Trickle) -> None:
     for name in definitions:
         lake.refresh(f"s.{name}")
         assert lake.verify(f"s.{name}").equal, name
+
+
+def test_errors_without_a_sqlstate_of_data(lake: Trickle) -> None:
+    lake.sql("CREATE TABLE s.p (id INT, x STRING, lo INT)")
+    lake.sql("CREATE TABLE s.q (id INT, y STRING, hi INT)")
+    lake.sql("INSERT INTO s.p VALUES (1, 'p', 1), (2, 'a', 10)")
+    lake.sql("INSERT INTO s.q VALUES (1, 'q', 5), (2, 'b', 15)")
+    definitions = {
+        "keys_twice": "SELECT p.id, map(p.x, 1, q.y, 2) AS m FROM s.p JOIN s.q ON p.id = q.id",
+        "no_sequence": "SELECT p.id, sequence(p.lo, q.hi, 1) AS n FROM s.p JOIN s.q ON p.id = q.id",
+    }
+    for name, text in definitions.items():
+        lake.create_stream_table(f"s.{name}", text, mode="differential")
+    # In either order of the join one old row meets a new one.
+    lake.sql("UPDATE s.p SET x = IF(id = 1, 'q', x), lo = IF(id = 1, 10, 1)")
+    lake.sql("UPDATE s.q SET y = IF(id = 1, 'p', y), hi = IF(id = 1, 15, 5)")
+    for name in definitions:
+        found = lake.refresh(f"s.{name}")
+        assert "DELTA_FAILED" in found.reason, found
+        assert lake.verify(f"s.{name}").equal

@@ -92,6 +92,7 @@ def test_what_sql_leaves_open_is_left_out(lake: Trickle) -> None:
         "ties": "SELECT v, m, row_number() OVER (PARTITION BY g ORDER BY g) AS n FROM s.t",
         "maps": "SELECT m, d, to_json(m) AS j FROM s.t",
         "nested": "SELECT s > 0.25 AS m, count(*) AS n FROM (SELECT g, sum(d) AS s FROM s.t GROUP BY g) GROUP BY 1",
+        "having": "SELECT g, count(*) AS n FROM s.t GROUP BY g HAVING sum(d) > 0.29",
         "none": "SELECT g FROM s.t WHERE false",
     }.items():
         lake.create_stream_table(f"s.{name}", text, mode="differential")
@@ -113,3 +114,12 @@ def test_setting(
         monkeypatch.setattr(definition, "lower", Misreading(definition.lower, "v"))
         tr.create_stream_table("s.st", TEXT)
         assert tr.status("s.st")[0].incremental is not noticed
+
+
+def test_a_table_that_is_created_empty_is_checked_when_it_is_filled(lake: Trickle, misreading: None) -> None:
+    lake.create_stream_table("s.later", TEXT, initialize=False)
+    assert lake.status("s.later")[0].incremental
+    assert lake.refresh("s.later").action is Action.FULL
+    assert str(lake.status("s.later")[0].reason).startswith("DEFINITION_CHECK")
+    assert lake.verify("s.later").equal
+    lake.create_stream_table("s.failing", "SELECT 1 / (v - v) AS v FROM s.t", initialize=False)

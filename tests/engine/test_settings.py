@@ -276,3 +276,19 @@ def test_lenient_decimal_overflow_stays_null(tr: Trickle) -> None:
         assert tr.refresh("s.sums").action is Action.DIFFERENTIAL
     assert differs(session, "sums", definition) is None
     assert tr.verify("s.sums").equal
+
+
+def test_instants_stay_instants_whatever_timestamp_means(tr: Trickle) -> None:
+    pins = {"spark.sql.timestampType": "TIMESTAMP_NTZ", TIME_ZONE: "Europe/Berlin"}
+    tr.sql("CREATE TABLE i (id INT, ts TIMESTAMP, d DATE)")
+    for hour in (0, 1):  # the same time on the clock, twice
+        tr.sql(f"INSERT INTO i VALUES ({hour}, TIMESTAMP'2025-10-26 0{hour}:30:00Z', DATE'2025-10-26')")
+    tr.create_stream_table("s.instants", "SELECT ts FROM s.i", mode="differential", settings=pins)
+    both = "SELECT ts FROM s.i UNION ALL SELECT d FROM s.i"
+    tr.create_stream_table("s.both", both, mode="differential", settings=pins)
+    assert tr.spark.table("s.instants").schema["ts"].dataType.typeName() == "timestamp"
+    tr.sql("DELETE FROM i WHERE id = 1")
+    for name in ("s.instants", "s.both"):
+        assert tr.refresh(name).action is Action.DIFFERENTIAL
+        assert tr.verify(name).equal
+    assert [str(r[0]) for r in tr.sql("SELECT CAST(ts AS STRING) FROM s.instants").collect()] == ["2025-10-26 00:30:00"]

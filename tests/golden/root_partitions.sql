@@ -4,7 +4,7 @@ SELECT id, k, v, rank() OVER (PARTITION BY k ORDER BY v) AS r FROM a
 -- delta
 -- affected keys
 WITH changes_1 AS (
-  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v`, `__w` FROM `changes of s.a`
+  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
 project_2 AS (
   SELECT `a_k` AS `p__key` FROM changes_1

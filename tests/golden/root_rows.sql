@@ -3,39 +3,39 @@
 SELECT a.k, b.w FROM a JOIN b ON a.id = b.a_id WHERE a.v < b.w
 -- delta
 WITH changes_1 AS (
-  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v`, `__w` FROM `changes of s.a`
+  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
 asof_2 AS (
   SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b`
 ),
 join_3 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `__w`, `b_a_id`, `b_w` FROM changes_1
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w`, `b_a_id`, `b_w` FROM changes_1
   JOIN asof_2 ON (`a_id` = `b_a_id`) AND (`a_v` < `b_w`)
 ),
 project_4 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `b_a_id`, `b_w`, `__w` FROM join_3
+  SELECT `a_id`, `a_k`, `a_v`, `b_a_id`, `b_w`, `_t_w` FROM join_3
 ),
 changes_5 AS (
-  SELECT `a_id` AS `b_a_id`, `w` AS `b_w`, `__w` FROM `changes of s.b`
+  SELECT `a_id` AS `b_a_id`, `w` AS `b_w`, `_t_w` FROM `changes of s.b`
 ),
 asof_6 AS (
   SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` /* at the frontier */
 ),
 join_7 AS (
-  SELECT `b_a_id`, `b_w`, `__w`, `a_id`, `a_k`, `a_v` FROM changes_5
+  SELECT `b_a_id`, `b_w`, `_t_w`, `a_id`, `a_k`, `a_v` FROM changes_5
   JOIN asof_6 ON (`a_id` = `b_a_id`) AND (`a_v` < `b_w`)
 ),
 project_8 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `b_a_id`, `b_w`, `__w` FROM join_7
+  SELECT `a_id`, `a_k`, `a_v`, `b_a_id`, `b_w`, `_t_w` FROM join_7
 ),
 unionall_9 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `b_a_id`, `b_w`, `__w` FROM project_4
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `b_a_id`, `b_w`, `__w` FROM project_8
+  SELECT `a_id`, `a_k`, `a_v`, `b_a_id`, `b_w`, `_t_w` FROM project_4
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `b_a_id`, `b_w`, `_t_w` FROM project_8
 ),
 project_10 AS (
-  SELECT `a_k` AS `k`, `b_w` AS `w`, `__w` FROM unionall_9
+  SELECT `a_k` AS `k`, `b_w` AS `w`, `_t_w` FROM unionall_9
 ),
 project_11 AS (
-  SELECT `k`, `w`, `__w` FROM project_10
+  SELECT `k`, `w`, `_t_w` FROM project_10
 )
-SELECT `k`, `w`, `__w` FROM project_11
+SELECT `k`, `w`, `_t_w` FROM project_11

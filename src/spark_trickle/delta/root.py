@@ -401,6 +401,15 @@ def _refuse_order_dependent(tree: Operator, types: Mapping[str, str]) -> None:
                     )
 
 
+def picks_by_order(plan: Plan, types: Mapping[str, str]) -> bool:
+    """Whether a value that depends on the order of rows decides which rows there are: HAVING sum(d) > 0.3."""
+    if not isinstance(plan, Keyed | Partitioned) or plan.condition is None:
+        return False
+    node = plan.aggregate if isinstance(plan, Keyed) else plan.node
+    calls = node.calls if isinstance(node, Aggregate | Window) else ()
+    return bool(plan.condition.columns & {c.name for c in calls if order_dependent(c, types)})
+
+
 def comparisons(plan: Plan, types: Mapping[str, str]) -> dict[str, Comparison]:
     """How each public column is compared; columns not listed are compared exactly."""
     if isinstance(plan, Rows | Levels):

@@ -252,6 +252,7 @@ class Attempts:
                 namespaces = {n.namespace for n in pointers} | {HIDDEN_NAMESPACE, namespace or HIDDEN_NAMESPACE}
                 tx.copy_pointers(attempt.slot.catalog, pointers.values(), namespaces)
             attempt.use(namespace)
+            attempt.tune(small=False)
             yield attempt
 
     @contextmanager

@@ -17,6 +17,7 @@ from spark_trickle.lake.cleanup import delete_added, delete_files, drop_files
 from spark_trickle.lake.positions import append_and_delete
 from spark_trickle.model import Column, Pointer, TableName
 from spark_trickle.spark.compile import quote
+from spark_trickle.sql.scalar import in_ddl
 
 PROPERTIES = {
     "format-version": "3",
@@ -52,7 +53,7 @@ class Staging:
     @classmethod
     def new(cls, attempt: Attempt, storage: TableName, columns: Iterable[Column]) -> Staging:
         """A storage table that exists in the attempt only, until it is published."""
-        fields = ", ".join(f"{quote(c.name)} {c.type}" for c in columns)
+        fields = ", ".join(f"{quote(c.name)} {in_ddl(c.type)}" for c in columns)
         properties = ", ".join(f"'{k}' = '{v}'" for k, v in PROPERTIES.items())
         attempt.session.sql(
             f"CREATE TABLE {attempt.qualified(storage)} ({fields}) USING iceberg TBLPROPERTIES ({properties})"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.delta.aggregates import decimal
 from spark_trickle.delta.levels import Levels
-from spark_trickle.delta.root import HASH, Comparison, Keyed, Partitioned, Plan, comparisons, plan_root
+from spark_trickle.delta.root import HASH, Comparison, Keyed, Partitioned, Plan, comparisons, picks_by_order, plan_root
 from spark_trickle.delta.states import Openness, StateTree, cut_states, openness
 from spark_trickle.errors import NotIncremental, TrickleError
 from spark_trickle.lake.tables import Lake
@@ -310,7 +310,7 @@ class Keeper:
             plan,
             _fitting(columns, {**over_states, **from_states}),
             _fitting(columns, over_states),
-            not found.rows,
+            not found.rows and not picks_by_order(plan, self.types),
         )
 
     def compiled(

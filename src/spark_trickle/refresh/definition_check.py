@@ -18,7 +18,7 @@ from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import key_of
 from spark_trickle.refresh.full import AttemptLeaves
 from spark_trickle.refresh.inputs import SMALL
-from spark_trickle.spark.analyze import data_error, spark_error
+from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import compile_sql, quote
 
 # Rows of all inputs together up to which the check costs about a second.
@@ -46,14 +46,11 @@ def misread(attempt: Attempt, compiled: Compiled, instant: datetime, settings: S
     try:
         found, expected = attempt.session.sql(f"{ours} UNION ALL {theirs} ORDER BY n").collect()
     except Exception as error:
-        met = data_error(error)
-        if met is None:
-            raise spark_error(error) from error
         try:
             attempt.session.sql(theirs).collect()
         except Exception as own:  # the text fails as well: that is the user's
             raise spark_error(own) from own
-        return f"our form of the query fails, and its text does not: {met}"
+        return f"our form of the query fails, and its text does not: {spark_error(error).message.splitlines()[0]}"
     if found[1:] == expected[1:]:
         return None
     if found[1] != expected[1]:

@@ -175,7 +175,7 @@ class Inspector:
                     found = compare(
                         attempt.session, attempt.qualified(table.storage), quote(view), table.columns, compiled.compare
                     )
-                deep = deep and there and compiled.plan is not None
+                deep = deep and there and compiled.plan is not None and found.equal  # else it is told already
                 if deep or not (compiled.settled or not there):
                     parts = compare_parts(attempt, table, compiled, instant, deep=deep)
                     found = _together(found, parts) if compiled.settled else parts

@@ -80,7 +80,9 @@ class Manager:
             stages = Stages()
             with r.attempts.begin({}, namespace) as attempt:
                 with stages("compile"):
-                    compiled = self._compile(attempt, name, definition, namespace, cut, known, pins)
+                    compiled = self._compile(
+                        attempt, name, definition, namespace, cut, known, pins, check=initialize
+                    )
                     refuse_volatile(compiled, r.settings)
                     refuse_not_incremental(compiled, mode)
                     refuse_cycle(name, compiled, known)
@@ -146,12 +148,14 @@ class Manager:
         cut: Cut,
         known: Mapping[TableName, StreamTable],
         pins: Pins,
+        *,
+        check: bool = True,
     ) -> Compiled:
         """Compile, and run the net below the parser: what we misread is compiled once more, as written."""
         r = self.refresher
         try:
             compiled = r.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins)
-            found = misread(attempt, compiled, cut.instant, r.settings)
+            found = misread(attempt, compiled, cut.instant, r.settings) if check else None
             if found is None:
                 return compiled
             return r.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins, found)

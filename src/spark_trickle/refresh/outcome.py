@@ -24,6 +24,7 @@ from spark_trickle.spark.analyze import data_error
 from spark_trickle.spark.compile import compile_parts, compile_sql, quote
 from spark_trickle.spark.identity import identity, row_hash
 from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, TopK, Weigh
+from spark_trickle.sql.scalar import in_ddl
 
 Stage = Callable[[str], Any]  # a context manager that times a named stage
 _COLLATION = re.compile(r" collate \w+", re.IGNORECASE)
@@ -561,7 +562,7 @@ class LevelLeaves:
 def _as_stored(columns: Sequence[Column]) -> str:
     """Columns in the types that the storage has: Iceberg knows no collations."""
     return ", ".join(
-        f"CAST({quote(c.name)} AS {_COLLATION.sub('', c.type)}) AS {quote(c.name)}"
+        f"CAST({quote(c.name)} AS {in_ddl(_COLLATION.sub('', c.type))}) AS {quote(c.name)}"
         if _COLLATION.search(c.type)
         else quote(c.name)
         for c in columns

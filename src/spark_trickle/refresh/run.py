@@ -37,6 +37,7 @@ from spark_trickle.model import (
 from spark_trickle.refresh.compiler import Compiler, storage_base
 from spark_trickle.refresh.decide import Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled
+from spark_trickle.refresh.definition_check import misread
 from spark_trickle.refresh.full import write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
@@ -84,7 +85,8 @@ class Refresher:
 
     def pins(self, table: StreamTable) -> dict[str, str | None]:
         """What its definition runs under. One from before settings were kept has those of this connection."""
-        return self.attempts.own_settings | dict(table.settings)
+        kept = dict(table.settings)
+        return {key: kept.get(key, value) for key, value in self.attempts.own_settings.items()}
 
     # -- refresh ---------------------------------------------------------------------------------------------------
 
@@ -259,9 +261,16 @@ class Refresher:
         table, attempt = work.table, work.attempt
         attempt.tune(small=False)
         with work.stages("compile"):
+            pins = dict(table.settings)
             compiled = self.compiler.compile(
-                attempt, table.name, table.definition, table.namespace, cut.pointers, known, dict(table.settings)
+                attempt, table.name, table.definition, table.namespace, cut.pointers, known, pins
             )
+            if table.status is Status.INITIALIZING:  # created empty: nobody has looked yet
+                found = misread(attempt, compiled, cut.instant, self.settings)
+                if found is not None:
+                    compiled = self.compiler.compile(
+                        attempt, table.name, table.definition, table.namespace, cut.pointers, known, pins, found
+                    )
             refuse_cycle(table.name, compiled, known)  # a view may have got another text
         # Another text needs other states, or the same ones with the same rows; other settings give them other rows.
         below = altered if altered is not None and altered.settings else None

@@ -208,21 +208,26 @@ def spark_error(error: BaseException) -> TrickleError:
     return TrickleError("SPARK_FAILED", _first_lines(text))
 
 
-# Classes of SQLSTATE that speak of the data: data exception, cardinality violation, raise_error, errors of functions.
-_OF_DATA = ("22", "21", "P0", "38", "39")
+# What has nothing to do with the values: by class, or in the first line of a message.
+_ENVIRONMENT = (
+    *("java.io.", "java.net.", "java.sql.", "org.apache.iceberg.exceptions.", "OutOfMemoryError", "AnalysisException"),
+    *("ExecutorLostFailure", "cancelled", "SparkContext", "InterruptedException", "ParseException"),
+)
 
 
 def data_error(error: BaseException) -> str | None:
-    """What an evaluation failed for, if it failed for the values it met; None for any other error."""
+    """What an evaluation failed for, if it may have failed for the values it met; None for any other error.
+
+    Spark's errors of this kind have many conditions and SQLSTATEs, and some none: so those are named that are not.
+    """
     java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    while java is not None:
-        try:
-            if str(java.getSqlState() or "").startswith(_OF_DATA):
-                return _first_lines(str(java.getMessage())).partition("\n")[0]
-        except Exception:
-            pass  # not an exception of Spark's
+    said: list[str] = []
+    while java is not None and len(said) < 20:
+        said.append(f"{java.getClass().getName()}: {str(java.getMessage()).strip().partition(chr(10))[0]}")
         java = java.getCause()
-    return None
+    if not said or any(sign in text for text in said for sign in _ENVIRONMENT):
+        return None
+    return said[-1].partition(": ")[2]
 
 
 def _condition(error: BaseException) -> str:

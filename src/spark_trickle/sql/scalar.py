@@ -7,6 +7,7 @@ and hashed like values. Rules build new scalars with the few constructors below,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -141,8 +142,21 @@ def field(struct: Scalar, name: str) -> Scalar:
     return Scalar(exp.Dot(this=operand(struct.tree), expression=identifier(name)))
 
 
+_TIMESTAMP = re.compile(r"(`(?:[^`]|``)*`)|\btimestamp\b(?!_|\s*:)", re.IGNORECASE)
+
+
+def in_ddl(type_: str) -> str:
+    """A type as a statement says it: what TIMESTAMP means there is a setting.
+
+    >>> in_ddl("struct<timestamp:timestamp,`a timestamp`:timestamp_ntz>")
+    'struct<timestamp:timestamp_ltz,`a timestamp`:timestamp_ntz>'
+    """
+    return _TIMESTAMP.sub(lambda m: m[1] or "timestamp_ltz", type_)
+
+
 def cast(value: Scalar, type_: str) -> Scalar:
-    return Scalar(exp.Cast(this=value.tree.copy(), to=exp.DataType.build(type_, dialect="spark", udt=True)))
+    to = exp.DataType.build(in_ddl(type_), dialect="spark", udt=True)
+    return Scalar(exp.Cast(this=value.tree.copy(), to=to))
 
 
 def multiply(left: Scalar, right: Scalar) -> Scalar:
