@@ -17,7 +17,7 @@ from spark_trickle.cli.app import app, hoist, run
 
 COMMANDS = [
     *("init", "sql", "create", "alter", "drop", "refresh", "status", "history"),
-    *("explain", "changes", "check", "verify", "function", "source", "demo", "doctor", "version"),
+    *("explain", "describe", "changes", "check", "verify", "function", "source", "demo", "doctor", "version"),
 ]
 
 

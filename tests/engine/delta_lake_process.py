@@ -406,7 +406,8 @@ SCENARIOS: dict[str, Callable[[World], None]] = {
 
 
 def connect_here(root: Path, **options: Any) -> Trickle:
-    tr = connect(root / "lake", master="local[2]", driver_memory="1g", shuffle_partitions=1, spark_conf=CONF, **options)
+    quick: dict[str, Any] = {"shuffle_partitions": 1, "spark_conf": CONF, "check_definition": "off"}
+    tr = connect(root / "lake", master="local[2]", driver_memory="1g", **quick, **options)
     tr.sql("CREATE NAMESPACE IF NOT EXISTS s")
     tr.sql("USE s")
     return tr

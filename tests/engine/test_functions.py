@@ -243,6 +243,7 @@ def test_command_line(
     lake: Trickle, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = ["-C", str(tmp_path / "lake")]
+    monkeypatch.setenv("COLUMNS", "160")
     assert run(["function", "create", "net", f"{HERE}:net", "--returns", "decimal(10,2)", *at]) == 0
     assert f"{HERE}:net" in capsys.readouterr().out
     assert run(["function", "create", "dice", f"{HERE}:dice", "-r", "int", "--volatile", *at, "-o", "json"]) == 0

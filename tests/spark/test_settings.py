@@ -34,6 +34,7 @@ UNREGISTERED = ("spark.sql.iceberg.", "spark.wap.", "spark.databricks.delta.")  
 @pytest.fixture(scope="module")
 def entries(spark: SparkSession) -> dict[str, str | None]:
     """All that Spark registers, internal and legacy ones included, with their defaults."""
+    spark.sql("SELECT hash('a' COLLATE UTF8_LCASE)").collect()  # those of collations are registered at their first use
     jvm: Any = spark._jvm
     conf = getattr(getattr(jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")
     found = {e.key(): e.defaultValueString() for e in conf.getConfigEntries().toArray()}
