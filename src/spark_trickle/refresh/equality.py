@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RELATIVE_ERROR = 1e-9
+_ENTRY = ("key", "value")
 
 def comparable(value: str, type_: Type, depth: int = 0) -> str:
     """An expression that Spark can group and sort by, equal exactly when the values count as equal.
@@ -27,18 +28,18 @@ def comparable(value: str, type_: Type, depth: int = 0) -> str:
     The engine identifies rows by a finer equality and with code of its own (`spark/identity.py`): a fault there must
     show here.
     """
-    each = f"x{depth}"
-    inner = [comparable(f"{each}.{f}", p, depth + 1) for f, p in zip(("key", "value"), type_.parts, strict=False)]
     if not type_.holds("map", "variant", "collated"):
         return value  # Spark's own: NULL = NULL, NaN = NaN, -0.0 = 0.0, strings byte by byte
     if type_.collated:
         return f"encode({value} COLLATE UTF8_BINARY, 'UTF-8')"
     if type_.name == "variant":  # JSON hides the types inside
         return f"array({VARIANT_METADATA}({value}), {VARIANT_VALUE}({value}))"
+    each = f"x{depth}"
     if type_.name == "array":
         return f"transform({value}, {each} -> {comparable(each, type_.parts[0], depth + 1)})"
     if type_.name == "map":  # a map has no order
-        return f"array_sort(transform(map_entries({value}), {each} -> struct({inner[0]} AS k, {inner[1]} AS v)))"
+        key, held = (comparable(f"{each}.{n}", p, depth + 1) for n, p in zip(_ENTRY, type_.parts, strict=True))
+        return f"array_sort(transform(map_entries({value}), {each} -> struct({key} AS k, {held} AS v)))"
     fields = (comparable(f"{value}.{quote(f)}", p, depth) for f, p in zip(type_.fields, type_.parts, strict=True))
     return f"if({value} IS NULL, NULL, struct({', '.join(f'{f} AS f{n}' for n, f in enumerate(fields))}))"
 

@@ -66,7 +66,8 @@ REASONS: dict[str, Reason] = {
     "SQL_ROUNDTRIP": Reason(
         _NOT_YET,
         "Our parser reads the query differently from Spark, or not at all; we do not trust our reading.",
-        "Write the named part in another way: an alias, an explicit CAST, brackets.",
+        "Write the named part in another way: an alias, an explicit CAST, brackets; backticks around a column that is "
+        "called like a clause (`cross`).",
     ),
     # -- forms that are not Spark SQL ---------------------------------------------------------------------------------
     "DISTINCT_ON": Reason(
