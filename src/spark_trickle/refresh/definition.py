@@ -77,11 +77,6 @@ class Compiled:
         return bool(self.reason) and str(self.reason).startswith("TIME_DEPENDENT")
 
     @property
-    def misread(self) -> str | None:
-        """How our form of it was found to differ from its text."""
-        return misread_of(self.reason)
-
-    @property
     def hidden(self) -> tuple[Column, ...]:
         return self.plan.hidden if self.plan is not None else (Column(HASH, "bigint"),)
 

@@ -169,16 +169,16 @@ class Inspector:
                 attempt.use(table.namespace)
                 instant = table.data_timestamp or cut.instant
                 there = all(s.storage in frontier for s in compiled.states)
-                found = Difference(0, 0, 0, ())
-                if compiled.settled or not there:
+                found, by_text = Difference(0, 0, 0, ()), compiled.settled or not there
+                if by_text:
                     view = definition_view(attempt, compiled, instant)
                     found = compare(
                         attempt.session, attempt.qualified(table.storage), quote(view), table.columns, compiled.compare
                     )
                 deep = deep and there and compiled.plan is not None and found.equal  # else it is told already
-                if deep or not (compiled.settled or not there):
+                if deep or not by_text:
                     parts = compare_parts(attempt, table, compiled, instant, deep=deep)
-                    found = _together(found, parts) if compiled.settled else parts
+                    found = _together(found, parts) if by_text else parts
         except TrickleError:
             raise
         except Exception as error:

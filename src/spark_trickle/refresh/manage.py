@@ -28,7 +28,6 @@ from spark_trickle.model import (
 from spark_trickle.refresh.as_written import notices, refuse_volatile
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled, resolve
-from spark_trickle.refresh.definition_check import misread
 from spark_trickle.refresh.full import create_view, write_full
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.inputs import gather
@@ -151,14 +150,8 @@ class Manager:
         *,
         check: bool = True,
     ) -> Compiled:
-        """Compile, and run the net below the parser: what we misread is compiled once more, as written."""
-        r = self.refresher
         try:
-            compiled = r.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins)
-            found = misread(attempt, compiled, cut.instant, r.settings) if check else None
-            if found is None:
-                return compiled
-            return r.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins, found)
+            return self.refresher.compile(attempt, name, definition, namespace, cut, known, pins, check=check)
         except TrickleError as error:
             itself = name in {resolve(parts, namespace) for parts in mentioned(definition)}
             if error.code == "UNKNOWN_TABLE" and itself and name not in cut.pointers:

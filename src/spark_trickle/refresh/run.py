@@ -46,6 +46,7 @@ from spark_trickle.refresh.record import Work, completed, forget, member_of, new
 from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, shown, size_of, touched
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import data_error, spark_error
+from spark_trickle.spark.settings import Pins
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +88,25 @@ class Refresher:
         """What its definition runs under. One from before settings were kept has those of this connection."""
         kept = dict(table.settings)
         return {key: kept.get(key, value) for key, value in self.attempts.own_settings.items()}
+
+    def compile(
+        self,
+        attempt: Attempt,
+        name: TableName,
+        definition: str,
+        namespace: str,
+        cut: Cut,
+        known: Mapping[TableName, StreamTable],
+        pins: Pins,
+        *,
+        check: bool,
+    ) -> Compiled:
+        """`check` runs the net below the parser: what we misread is compiled once more, as written."""
+        compiled = self.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins)
+        found = misread(attempt, compiled, cut.instant, self.settings) if check else None
+        if found is None:
+            return compiled
+        return self.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins, found)
 
     # -- refresh ---------------------------------------------------------------------------------------------------
 
@@ -262,15 +282,10 @@ class Refresher:
         attempt.tune(small=False)
         with work.stages("compile"):
             pins = dict(table.settings)
-            compiled = self.compiler.compile(
-                attempt, table.name, table.definition, table.namespace, cut.pointers, known, pins
+            unseen = table.status is Status.INITIALIZING  # created empty: nobody has looked yet
+            compiled = self.compile(
+                attempt, table.name, table.definition, table.namespace, cut, known, pins, check=unseen
             )
-            if table.status is Status.INITIALIZING:  # created empty: nobody has looked yet
-                found = misread(attempt, compiled, cut.instant, self.settings)
-                if found is not None:
-                    compiled = self.compiler.compile(
-                        attempt, table.name, table.definition, table.namespace, cut.pointers, known, pins, found
-                    )
             refuse_cycle(table.name, compiled, known)  # a view may have got another text
         # Another text needs other states, or the same ones with the same rows; other settings give them other rows.
         below = altered if altered is not None and altered.settings else None
