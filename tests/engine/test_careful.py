@@ -175,3 +175,26 @@ def test_errors_without_a_sqlstate_of_data(lake: Trickle) -> None:
         found = lake.refresh(f"s.{name}")
         assert "DELTA_FAILED" in found.reason, found
         assert lake.verify(f"s.{name}").equal
+
+
+def test_a_scalar_subquery_with_more_rows_for_keys_that_nobody_asks_for(lake: Trickle) -> None:
+    """Spark may look at the value before the join: there it must not raise for keys that no outer row has."""
+    lake.sql("CREATE TABLE s.asked (k INT, ask BOOLEAN)")
+    lake.sql("INSERT INTO s.asked VALUES (1, true), (2, false), (3, true)")
+    lake.sql("CREATE TABLE s.limits (k INT, lim INT)")
+    lake.sql("INSERT INTO s.limits VALUES (1, 8), (2, 9), (2, 10), (3, 7)")
+    lake.sql("CREATE TABLE s.found (k INT, v INT)")
+    lake.sql("INSERT INTO s.found VALUES (8, 1), (7, 2)")
+    lake.create_stream_table(
+        "s.single",
+        "SELECT f.v, q.k FROM (SELECT a.k, (SELECT l.lim FROM s.limits l WHERE l.k = a.k) AS lim "
+        "FROM s.asked a WHERE a.ask) q JOIN s.found f ON q.lim = f.k AND q.lim >= 7",
+        mode="differential",
+    )
+    for change in ("INSERT INTO s.limits VALUES (2, 11)", "INSERT INTO s.asked VALUES (1, true)"):
+        lake.sql(change)
+        assert lake.refresh("s.single").action is Action.DIFFERENTIAL
+        assert lake.verify("s.single").equal
+    lake.sql("UPDATE s.asked SET ask = true WHERE k = 2")
+    with pytest.raises(TrickleError, match="SCALAR_SUBQUERY_TOO_MANY_ROWS"):
+        lake.refresh("s.single")

@@ -295,7 +295,7 @@ def _picked_value(child: Operator, sub: Operator, name: str, fresh: Fresh, types
     below = pull(sub, fresh)
     if below is None or below.late:
         return None
-    items, on, keyed = [], [], list(below.keyed)
+    items, on, asked, keyed = [], [], [], list(below.keyed)
     for condition in below.conditions:
         sides = _equality(condition)
         if sides is None:
@@ -303,14 +303,18 @@ def _picked_value(child: Operator, sub: Operator, name: str, fresh: Fresh, types
         kind, local, outer = sides
         key = fresh("c")
         items.append(Item(key, local))
+        asked.append(outer.inward())
         keyed.append((below.op, local, outer))
         on.append(Scalar(kind(this=column(key).tree, expression=exp.Paren(this=outer.tree.copy()))).inward())
     if not _alike(child, replace(below, keyed=tuple(keyed)), types):
         return None
     value = Item(fresh("v"), column(sub.columns[0]))
     rows = Project(child=below.op, items=(*items, value))
-    one, checked = _single(tuple(i.name for i in items), rows, value.name, fresh)
-    joint = OuterJoin(left=child, right=one, conditions=tuple(on), side=Side.LEFT)
+    # Without a column of the child in it, Spark would look at the value before the join: for keys that no row has.
+    here = Item(fresh("h"), call("substring", call("hex", call("xxhash64", *asked)), number(1), number(0)))
+    one, checked = _single(tuple(i.name for i in items), rows, value.name, fresh, column(here.name))
+    left = Project(child=child, items=(*keep(*child.columns), here))
+    joint = OuterJoin(left=left, right=one, conditions=tuple(on), side=Side.LEFT)
     return Project(child=joint, items=(*keep(*child.columns), Item(name, checked)))
 
 
@@ -344,17 +348,21 @@ def _only(op: Operator, fresh: Fresh) -> Operator:
     return Project(child=rows, items=(Item(fresh("s"), value),))
 
 
-def _single(keys: tuple[str, ...], op: Operator, value: str, fresh: Fresh) -> tuple[Operator, Scalar]:
+def _single(
+    keys: tuple[str, ...], op: Operator, value: str, fresh: Fresh, here: Scalar | None = None
+) -> tuple[Operator, Scalar]:
     """One row per key, and its value: more than one is Spark's error, as in the query itself.
 
-    The value is to be asked for above the join: a key that no row has may have more.
+    The value is to be asked for above the join: a key that no row has may have more. `here` is an empty text that only
+    the other side of the join has.
     """
     found, many = fresh("v"), fresh("n")
     some = Call(name=found, whole=call("any_value", column(value)), function="", args=())
     count = Call(name=many, whole=call("count", number(1)), function="count", args=())
     renamed = tuple(Item(fresh(f"d_{k}"), column(k)) for k in keys)
     rows = Aggregate(child=op, keys=renamed, calls=(some, count))
-    checked = case_when(greater(column(many), number(1)), call("raise_error", text(_TOO_MANY)), column(found))
+    said = text(_TOO_MANY) if here is None else call("concat", text(_TOO_MANY), here)
+    checked = case_when(greater(column(many), number(1)), call("raise_error", said), column(found))
     names = tuple(Item(k, column(r.name)) for k, r in zip(keys, renamed, strict=True))
     return Project(child=rows, items=(*names, *keep(found, many))), checked
 
