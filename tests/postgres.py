@@ -25,9 +25,7 @@ class NoPostgres(Exception):
 
 def binaries() -> Path:
     """The directory of initdb and pg_ctl: Debian's newest, else the one on the PATH."""
-    found = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parent.parent.name)
-    )
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parent.parent.name))
     if found:
         return found[-1].parent
     on_path = shutil.which("initdb")

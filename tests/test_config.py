@@ -40,9 +40,7 @@ def test_default_is_a_folder_in_the_current_directory(tmp_path: Path) -> None:
 
 
 def test_order_of_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "trickle.toml").write_text(
-        'shuffle_partitions = 7\nlease_seconds = 11\ntime_zone = "Asia/Tokyo"\n'
-    )
+    (tmp_path / "trickle.toml").write_text('shuffle_partitions = 7\nlease_seconds = 11\ntime_zone = "Asia/Tokyo"\n')
     monkeypatch.setenv("TRICKLE_SHUFFLE_PARTITIONS", "8")
     monkeypatch.setenv("TRICKLE_LEASE_SECONDS", "12")
     settings = Settings.load(lease_seconds=13)
@@ -72,9 +70,7 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path: Path) -> None:
     assert settings.warehouse_path == tmp_path / "conf" / "files"
 
 
-def test_the_lake_that_is_named_is_the_lake_that_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lake_that_is_named_is_the_lake_that_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A production URL in the environment must not be hit by someone who names a folder."""
     (tmp_path / "trickle.toml").write_text('catalog_url = "postgresql://db/prod"\nwarehouse = "s3a://prod"\n')
     monkeypatch.setenv("TRICKLE_CATALOG_URL", "postgresql://db/prod")
@@ -86,9 +82,7 @@ def test_the_lake_that_is_named_is_the_lake_that_is_used(
 
 
 def test_spark_conf_is_merged_and_flattened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "trickle.toml").write_text(
-        '[spark_conf]\nspark.sql.a = 1\n"spark.sql.b" = true\n"spark.c" = "x"\n'
-    )
+    (tmp_path / "trickle.toml").write_text('[spark_conf]\nspark.sql.a = 1\n"spark.sql.b" = true\n"spark.c" = "x"\n')
     monkeypatch.setenv("TRICKLE_SPARK_CONF", '{"spark.c": "y"}')
     settings = Settings.load(spark_conf={"spark.sql.a": 2})
     assert settings.spark_conf == {"spark.sql.a": "2", "spark.sql.b": "true", "spark.c": "y"}

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, overload
 
 from spark_trickle import statements
@@ -22,6 +23,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempts, session_settings
 from spark_trickle.lake.cleanup import clean_up
 from spark_trickle.lake.cuts import Cuts, ReaderCut
+from spark_trickle.lake.jvm import active
 from spark_trickle.lake.protect import Protector
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import (
@@ -36,6 +38,7 @@ from spark_trickle.model import (
     Star,
     StreamTableStatus,
     TableName,
+    TableOptions,
     Verification,
 )
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
@@ -46,6 +49,7 @@ from spark_trickle.refresh.inspect import Inspector
 from spark_trickle.refresh.manage import Manager, check_name
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.schedule import check_schedule
+from spark_trickle.spark.reading import changed_tables
 from spark_trickle.spark.session import (
     build_session,
     check_session,
@@ -124,12 +128,21 @@ class Trickle:
         initialize: bool = True,
         star: str | Star = Star.PIN,
         settings: Mapping[str, object] | None = None,
+        options: TableOptions | None = None,
+        *,
+        partitioned_by: Sequence[str] = (),
+        cluster_by: Sequence[str] = (),
+        comment: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> RefreshResult:
         """Define a stream table and fill it. All of it happens or nothing.
 
         `star` says what `SELECT *` means when a source gets other columns: PIN, those of now; FOLLOW, those it then
         has, and the stream table is computed anew. `settings` are Spark's settings that the definition runs under, now
         and ever after (docs/settings.md), such as `{"time_zone": "Europe/Berlin"}`; else those of this connection.
+
+        The rest is about the Iceberg table: `partitioned_by=["day(ts)", "bucket(16, id)"]`, `cluster_by=["region"]`,
+        a comment and table properties. `options` has the same in one value.
         """
         full = self._name(name)
         checked = check_schedule(schedule, self.settings.min_schedule_seconds)
@@ -137,7 +150,15 @@ class Trickle:
         pins = given(settings or {})
         try:
             result = self._manager.create(
-                full, text, self._namespace(), checked, _mode(mode), _star(star), pins, initialize=initialize
+                full,
+                text,
+                self._namespace(),
+                checked,
+                _mode(mode),
+                _star(star),
+                pins,
+                options or statements.table_options(partitioned_by, cluster_by, comment, properties),
+                initialize=initialize,
             )
         except TrickleError as error:
             raise self._session_object(error, text) from error
@@ -152,8 +173,9 @@ class Trickle:
         mode: str | Mode | None = None,
         star: str | Star | None = None,
         settings: Mapping[str, object] | None = None,
+        options: TableOptions | None = None,
     ) -> RefreshResult | None:
-        """Change what is given. A changed query or setting recomputes the table; both appear in one transaction."""
+        """Change what is given. A changed query, setting or partitioning recomputes the table, in one transaction."""
         checked = check_schedule(schedule, self.settings.min_schedule_seconds)
         text = None if query is None else query.strip().removesuffix(";").rstrip()
         try:
@@ -165,6 +187,7 @@ class Trickle:
                 mode=None if mode is None else _mode(mode),
                 star=None if star is None else _star(star),
                 settings=given(settings or {}),
+                options=options or TableOptions(),
             )
         except TrickleError as error:
             raise self._session_object(error, text or "") from error
@@ -238,7 +261,7 @@ class Trickle:
         """What changed in a stream table since a moment: rows with weight, snapshot and time of their refresh.
 
         Args:
-            since: a snapshot id of its storage, a time with its zone (the last publish at or before it), or the token
+            since: a snapshot id of the table, a time with its zone (the last publish at or before it), or the token
                 of an earlier call. None: from the beginning, that is everything in the table now.
         """
         return self._changes.changes(self._name(name), since)
@@ -256,9 +279,23 @@ class Trickle:
         """
         statement = statements.parse_statement(text)
         if statement is None:
+            self._refuse_change(text)
             self.refresher.attempts.functions.register(self.spark, text)
             return self.spark.sql(text, **arguments)
         return statements.execute(statement, self)
+
+    def _refuse_change(self, text: str) -> None:
+        """A stream table is changed by its sources and by STREAM TABLE statements, by nothing else."""
+        with active(self.spark):  # the parser asks it for its settings
+            changed = changed_tables(self.spark, text)
+        for parts in changed:
+            name = resolve(parts, self._namespace())
+            if self.store.stream_table(name) is not None:
+                raise TrickleError(
+                    "STREAM_TABLE",
+                    f"{name} is a stream table; {shorten(text, 60, placeholder=' …')!r} would change it",
+                    hint=f"Write to its sources, or use ALTER STREAM TABLE {name} or DROP STREAM TABLE {name}.",
+                )
 
     # -- functions -------------------------------------------------------------------------------------------------
 

@@ -75,6 +75,16 @@ CODES: dict[str, Code] = {
     ),
     "NAME_TAKEN": Code(_U, "The name belongs to another table or view.", "Choose another name, or drop what has it."),
     "UNKNOWN_STREAM_TABLE": Code(_U, "There is no stream table of that name.", "SHOW STREAM TABLES lists them."),
+    "INVALID_OPTION": Code(
+        _U,
+        "PARTITIONED BY, CLUSTER BY or TBLPROPERTIES of a stream table cannot be used so.",
+        "Name columns of the definition: PARTITIONED BY (day(ts), bucket(16, id)) CLUSTER BY (region, id DESC).",
+    ),
+    "STREAM_TABLE": Code(
+        _U,
+        "A statement would write to a stream table, or change or drop it as a plain table.",
+        "Write to its sources; change it with ALTER STREAM TABLE; drop it with DROP STREAM TABLE.",
+    ),
     "HAS_DEPENDENTS": Code(_U, "Stream tables use what was to be dropped.", "Drop them first, or drop with cascade."),
     "CYCLE": Code(_U, "The definition would read itself, directly or through others.", "Break the printed path."),
     "INVALID_FUNCTION": Code(
@@ -124,14 +134,21 @@ CODES: dict[str, Code] = {
     ),
     "INTEGRITY": Code(
         _S,
-        "The storage of a stream table was written by somebody else.",
+        "A stream table was written by somebody else.",
         "Refresh once with mode FULL; write to the sources instead.",
+    ),
+    "REWRITTEN": Code(
+        _S,
+        "Somebody else rewrote the data files of a stream table (a compaction), which drops its hidden columns.",
+        "Refresh once with mode FULL; leave stream tables out of other maintenance jobs.",
     ),
     "REFRESH_IN_PROGRESS": Code(
         _T, "Another refresh of the same stream table is running.", "Wait for it, or raise lease_wait_seconds."
     ),
     "PUBLISH_CONFLICT": Code(
-        _T, "The stream table's storage changed while a refresh was computed; nothing was published.", "Refresh again."
+        _T,
+        "The stream table was changed by somebody else while a refresh was computed; nothing was published.",
+        "Refresh again.",
     ),
     "LEASE_LOST": Code(
         _T, "Another process took over while this refresh was running; nothing was published.", "Refresh again."

@@ -8,8 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 
 LAKE = "lake"  # the Spark catalog that holds the user's tables
-HIDDEN_NAMESPACE = "_trickle"  # storage tables live here
-HIDDEN_PREFIX = "_t_"  # hidden columns of a storage table
+HIDDEN_NAMESPACE = "_trickle"  # hidden state tables live here
+STREAM_TABLE_MARK = "trickle.stream-table"  # a property by which anybody can tell whose table it is
+HIDDEN_PREFIX = "_t_"  # hidden columns: in the data files of a stream table, not in its schema
 
 
 class Action(StrEnum):
@@ -46,7 +47,7 @@ class Star(StrEnum):
 
 class InputKind(StrEnum):
     SOURCE = "SOURCE"  # a table that Trickle does not own
-    STREAM_TABLE = "STREAM_TABLE"  # another stream table's storage
+    STREAM_TABLE = "STREAM_TABLE"  # another stream table
     VIEW = "VIEW"  # a view whose text is inlined
 
 
@@ -148,6 +149,42 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionField:
+    """One term of PARTITIONED BY: a column, or Iceberg's transform of one."""
+
+    column: str
+    transform: str = "identity"  # year, month, day, hour, bucket, truncate
+    argument: int | None = None  # of bucket and truncate
+
+    def __str__(self) -> str:
+        if self.transform == "identity":
+            return self.column
+        return f"{self.transform}({'' if self.argument is None else f'{self.argument}, '}{self.column})"
+
+
+@dataclass(frozen=True, slots=True)
+class SortField:
+    """One term of CLUSTER BY."""
+
+    column: str
+    descending: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.column} DESC" if self.descending else self.column
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What a stream table is like as an Iceberg table, besides its columns. None: it stays as it is."""
+
+    partitioned_by: tuple[PartitionField, ...] | None = None
+    clustered_by: tuple[SortField, ...] | None = None
+    comment: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    column_comments: tuple[tuple[str, str], ...] = ()  # of columns that come from a source as they are
+
+
+@dataclass(frozen=True, slots=True)
 class StreamTable:
     """A row of `stream_tables` with its dependencies."""
 
@@ -158,14 +195,13 @@ class StreamTable:
     mode: Mode
     schedule: str | None
     status: Status
-    storage: TableName
     columns: tuple[Column, ...]
     incremental: bool
     reason: str | None  # why not incremental
     fingerprint: str  # of the compiled form: another one means another meaning
-    layout: str  # JSON of the storage layout: identity, hidden columns
-    storage_snapshot: int | None  # what we published last: anything else on main is foreign
-    storage_pointer: str | None  # the metadata file we published last
+    layout: str  # JSON: identity, columns, hidden columns
+    published_snapshot: int | None  # what we published last: anything else on main is foreign
+    published_pointer: str | None  # the metadata file we published last
     data_timestamp: datetime | None
     consecutive_errors: int
     last_error: str | None
@@ -178,11 +214,13 @@ class StreamTable:
     shapes: tuple[tuple[TableName, Shape], ...] = ()  # of the sources, also of those below views and state tables
     # What Spark's settings are for its definition, by name; None: not set. Empty: from before settings were kept.
     settings: tuple[tuple[str, str | None], ...] = ()
+    table_uuid: str | None = None  # of the Iceberg table: another one under the name is somebody else's
+    file_schema: str = ""  # Iceberg's JSON of all columns in the data files, the hidden ones too
 
     @property
     def reads(self) -> tuple[Dependency, ...]:
         """What the definition reads, directly or through hidden state tables: its frontier over sources."""
-        own = {s.storage for s in self.states}
+        own = {s.name for s in self.states}
         found = {d.input: d for t in (*self.states, self) for d in t.dependencies if d.input not in own}
         return tuple(found.values())
 
@@ -228,7 +266,7 @@ class HistoryEntry:
     stages: dict[str, float]
     error_code: str | None
     error: str | None
-    snapshot_id: int | None = None  # of the storage, after this refresh
+    snapshot_id: int | None = None  # of the stream table, after this refresh
 
     def __str__(self) -> str:
         what = self.action or self.state
@@ -253,13 +291,12 @@ class StreamTableStatus:
     data_timestamp: datetime | None
     last_action: Action | None
     last_seconds: float | None
-    storage: str
     last_error: str | None
-    states: tuple[str, ...] = ()  # storage of its hidden state tables
+    states: tuple[str, ...] = ()  # its hidden state tables
 
     def __str__(self) -> str:
         fresh = "behind" if self.pending else "fresh"
-        return f"{self.name}: {self.status} {self.mode} {fresh}, last {self.last_action or '-'}, storage {self.storage}"
+        return f"{self.name}: {self.status} {self.mode} {fresh}, last {self.last_action or '-'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,8 +347,7 @@ class Description:
     functions: tuple[tuple[str, str], ...]  # of the lake: name and version
     settings: tuple[tuple[str, str | None], ...]  # pinned; those that differ from Spark's defaults first
     unusual: int  # how many differ
-    storage: str
-    states: tuple[str, ...]  # storage of its hidden state tables
+    states: tuple[str, ...]  # its hidden state tables
     data_timestamp: datetime | None
     created_at: datetime
 
@@ -332,7 +368,7 @@ class Description:
         lines += [f"  {key} = {value}" for key, value in self.settings[: self.unusual]]
         rest = len(self.settings) - self.unusual
         lines += [f"  and {rest} with Spark's default values" if rest else "  none yet: pinned at the next refresh"]
-        lines += [f"storage: {self.storage}", *(f"hidden state table: {s}" for s in self.states)]
+        lines += [f"hidden state table: {s}" for s in self.states]
         return "\n".join(lines)
 
 

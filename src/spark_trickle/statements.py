@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Mode, Star
+from spark_trickle.model import Mode, PartitionField, SortField, Star, TableOptions
 from spark_trickle.sql.dialect import string_value
 from spark_trickle.sql.parse import Word, WordKind, syntax_error, words
 
 Name = tuple[str, ...]
+T = TypeVar("T")
 Settings = tuple[tuple[str, str], ...]
 
 _MODES = "AUTO|DIFFERENTIAL|FULL"
 _STARS = "PIN|FOLLOW"
+_TRANSFORMS = ("year", "month", "day", "hour", "bucket", "truncate")
 FORMS = {
     "CREATE": "CREATE [OR REPLACE] STREAM TABLE [IF NOT EXISTS] name [SCHEDULE '…'] "
-    f"[MODE {_MODES}] [STAR {_STARS}] [SET ('key' = 'value', …)] [INITIALIZE TRUE|FALSE] AS SELECT …",
+    f"[MODE {_MODES}] [STAR {_STARS}] [SET ('key' = 'value', …)] [INITIALIZE TRUE|FALSE] "
+    "[PARTITIONED BY (column | year|month|day|hour(column) | bucket|truncate(n, column), …)] "
+    "[CLUSTER BY (column [DESC], …)] [COMMENT '…'] [TBLPROPERTIES ('key' = 'value', …)] AS SELECT …",
     "ALTER": f"ALTER STREAM TABLE name [SET SCHEDULE '…'] [SET MODE {_MODES}] [SET STAR {_STARS}] "
     "[SET ('key' = 'value', …)] [AS SELECT …]",
     "DROP": "DROP STREAM TABLE [IF EXISTS] name [CASCADE]",
@@ -41,6 +45,7 @@ class CreateStreamTable:
     initialize: bool = True
     star: Star | None = None
     settings: Settings = ()
+    options: TableOptions = field(default_factory=TableOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,7 @@ class Engine(Protocol):
         initialize: bool,
         star: str | Star,
         settings: Mapping[str, object] | None,
+        options: TableOptions | None,
     ) -> Any: ...
     def alter_stream_table(
         self,
@@ -162,6 +168,7 @@ class Engine(Protocol):
         mode: str | Mode | None,
         star: str | Star | None,
         settings: Mapping[str, object] | None,
+        options: TableOptions | None,
     ) -> Any: ...
     def drop_stream_table(self, name: str, cascade: bool, if_exists: bool) -> Any: ...
     def refresh(self, name: str, mode: str | Mode | None) -> Any: ...
@@ -185,6 +192,7 @@ def execute(statement: Statement, engine: Engine) -> Any:
                 statement.mode,
                 statement.star,
                 dict(statement.settings),
+                None,
             )
         case DropStreamTable():
             return engine.drop_stream_table(_quoted(statement.name), statement.cascade, statement.if_exists)
@@ -209,7 +217,15 @@ def _create(statement: CreateStreamTable, engine: Engine) -> Any:
                 return existing
             mode, star = statement.mode or Mode.AUTO, statement.star or Star.PIN
             settings = dict(statement.settings)
-            altered = engine.alter_stream_table(name, statement.query, statement.schedule, mode, star, settings)
+            # What is not said about the table goes back to nothing, as the query does; properties stay.
+            options = replace(
+                statement.options,
+                partitioned_by=statement.options.partitioned_by or (),
+                clustered_by=statement.options.clustered_by or (),
+            )
+            altered = engine.alter_stream_table(
+                name, statement.query, statement.schedule, mode, star, settings, options
+            )
             return altered or engine.status(name)
     return engine.create_stream_table(
         name,
@@ -219,11 +235,37 @@ def _create(statement: CreateStreamTable, engine: Engine) -> Any:
         statement.initialize,
         statement.star or Star.PIN,
         dict(statement.settings),
+        statement.options,
     )
 
 
 def _quoted(name: Name) -> str:
     return ".".join("`" + part.replace("`", "``") + "`" for part in name)
+
+
+def table_options(
+    partitioned_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
+    comment: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> TableOptions:
+    """Options given from Python or the command line: `table_options(["day(ts)"], ["region DESC"])`."""
+
+    def read(texts: Sequence[str], one: Callable[[_Reader], T]) -> tuple[T, ...] | None:
+        found = []
+        for text in [texts] if isinstance(texts, str) else texts:
+            reader = _Reader(text, words(text), "CREATE")
+            found.append(one(reader))
+            if reader.next() is not None:
+                reader.refuse("This is not expected here")
+        return tuple(found) or None
+
+    return TableOptions(
+        read(partitioned_by, _Reader.partition),
+        read(cluster_by, _Reader.sorting),
+        comment,
+        tuple((str(k), str(v)) for k, v in (properties or {}).items()),
+    )
 
 
 class _Reader:
@@ -280,6 +322,7 @@ class _Reader:
         initialize: bool | None = None  # None is TRUE, and not yet said
         star: Star | None = None
         settings: Settings = ()
+        options = TableOptions()
         while not self.phrase("AS"):
             if schedule is None and self.phrase("SCHEDULE"):
                 schedule = self.string()
@@ -291,11 +334,24 @@ class _Reader:
                 settings = self.settings()
             elif initialize is None and self.phrase("INITIALIZE"):
                 initialize = self.boolean()
+            elif options.partitioned_by is None and self.phrase("PARTITIONED", "BY"):
+                options = replace(options, partitioned_by=self.listed(self.partition))
+            elif options.clustered_by is None and self.phrase("CLUSTER", "BY"):
+                options = replace(options, clustered_by=self.listed(self.sorting))
+            elif options.comment is None and self.phrase("COMMENT"):
+                options = replace(options, comment=self.string())
+            elif not options.properties and self.phrase("TBLPROPERTIES"):
+                options = replace(options, properties=self.settings())
             else:
-                self.refuse("Expected SCHEDULE, MODE, STAR, SET, INITIALIZE (each once) or AS and a query")
+                self.refuse(
+                    "Expected SCHEDULE, MODE, STAR, SET, INITIALIZE, PARTITIONED BY, CLUSTER BY, COMMENT, "
+                    "TBLPROPERTIES (each once) or AS and a query"
+                )
         query = self.query()
         filled = initialize is not False
-        return CreateStreamTable(name, query, schedule, mode, or_replace, if_not_exists, filled, star, settings)
+        return CreateStreamTable(
+            name, query, schedule, mode, or_replace, if_not_exists, filled, star, settings, options
+        )
 
     def alter(self) -> AlterStreamTable:
         self.at += 2
@@ -321,6 +377,48 @@ class _Reader:
         if schedule is None and mode is None and star is None and query is None and not settings:
             self.refuse("Nothing to alter: expected SET SCHEDULE, SET MODE, SET STAR, SET (…) or AS and a query")
         return AlterStreamTable(name, query, schedule, mode, star, settings)
+
+    def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
+        """`(term, …)`."""
+        if not self.phrase("("):
+            self.refuse("Expected columns in parentheses")
+        found = [read()]
+        while not self.phrase(")"):
+            if not self.phrase(","):
+                self.refuse("Expected , or )")
+            found.append(read())
+        return tuple(found)
+
+    def partition(self) -> PartitionField:
+        """A column, or a transform of one; the plural is what Spark calls the same."""
+        start = self.next()
+        name = ".".join(self.name())
+        if not self.phrase("("):
+            return PartitionField(name)
+        transform = name.lower() if name.lower() in _TRANSFORMS else name.lower().removesuffix("s")
+        if start is None or start.kind is not WordKind.WORD or transform not in _TRANSFORMS:
+            self.at -= 1
+            self.refuse(f"Expected one of {', '.join(_TRANSFORMS)}")
+        argument = None
+        if transform in ("bucket", "truncate"):
+            number = self.next()
+            if number is None or not number.text.isdigit() or not int(number.text):
+                self.refuse(f"Expected a number above zero: {transform}(n, column)")
+            argument = int(number.text)
+            self.at += 1
+            if not self.phrase(","):
+                self.refuse("Expected , and a column")
+        column = ".".join(self.name())
+        if not self.phrase(")"):
+            self.refuse("Expected )")
+        return PartitionField(column, transform, argument)
+
+    def sorting(self) -> SortField:
+        column = ".".join(self.name())
+        descending = self.phrase("DESC")
+        if not descending:
+            self.phrase("ASC")
+        return SortField(column, descending)
 
     def settings(self) -> Settings:
         """`('key' = 'value', …)`, a key also without quotes."""

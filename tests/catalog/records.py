@@ -10,7 +10,6 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.model import Column, Dependency, InputKind, Mode, Pointer, TableName, UsedColumn
 
 REVENUE = TableName("sales", "revenue")
-STORAGE = TableName("_trickle", "sales__revenue")
 ORDERS = TableName("shop.eu", "orders")
 
 
@@ -21,7 +20,6 @@ def add_revenue(tx: Transaction, **changes: Any) -> int:
         "namespace": "shop.eu",
         "mode": Mode.AUTO,
         "schedule": "1m",
-        "storage": STORAGE,
         "columns": (Column("ü", "string"), Column("total", "decimal(12,2)")),
         "incremental": True,
         "reason": None,
@@ -58,9 +56,7 @@ def all_rows(store: CatalogStore) -> dict[str, list[tuple[Any, ...]]]:
     content = {}
     with store.database.read() as connection:
         for table in metadata.sorted_tables:
-            content[table.name] = [
-                tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
-            ]
+            content[table.name] = [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))]
     return content
 
 

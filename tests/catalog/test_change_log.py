@@ -1,4 +1,4 @@
-"""The change log in the catalog: entries of a storage in order, files that become garbage, times of publishes."""
+"""The change log in the catalog: entries of a stream table in order, files that become garbage, times of publishes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from spark_trickle.catalog.rows import LogEntry, LoggedFile
 from spark_trickle.catalog.store import CatalogStore, Transaction
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Action, HistoryEntry, TableName
-from tests.catalog.records import STORAGE, add_revenue, code_of
+from tests.catalog.records import REVENUE, add_revenue, code_of
 
-OTHER = TableName("_trickle", "sales__other")
+OTHER = TableName("sales", "other")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -23,7 +23,7 @@ def entry(start: int, end: int, *paths: str) -> LogEntry:
 
 
 def two_tables(tx: Transaction) -> tuple[int, int]:
-    return add_revenue(tx), add_revenue(tx, name=TableName("sales", "other"), storage=OTHER)
+    return add_revenue(tx), add_revenue(tx, name=OTHER)
 
 
 def test_entries_are_read_by_storage_in_the_order_of_publishing(store: CatalogStore) -> None:
@@ -32,11 +32,11 @@ def test_entries_are_read_by_storage_in_the_order_of_publishing(store: CatalogSt
         tx.log_changes(one, entry(2**62, 2, "file:/ü'\".parquet", "b"))
         tx.log_changes(two, entry(1, 5, "c"))
         tx.log_changes(one, entry(2, 1, "d"))
-    first, second = store.change_log([STORAGE])
-    assert replace(first, id=0, storage=None) == entry(2**62, 2, "file:/ü'\".parquet", "b")
-    assert (second.from_snapshot, second.storage) == (2, STORAGE)
+    first, second = store.change_log([REVENUE])
+    assert replace(first, id=0, table=None) == entry(2**62, 2, "file:/ü'\".parquet", "b")
+    assert (second.from_snapshot, second.table) == (2, REVENUE)
     assert first.id < second.id
-    assert len(store.change_log([STORAGE, OTHER])) == 3
+    assert len(store.change_log([REVENUE, OTHER])) == 3
     assert store.change_log([]) == store.change_log([TableName("_trickle", "none")]) == ()
 
 
@@ -46,16 +46,16 @@ def test_what_is_forgotten_becomes_garbage_once(store: CatalogStore) -> None:
         tx.log_changes(one, entry(1, 2, "a", "b"))
         tx.log_changes(one, entry(2, 3, "c"))
         tx.log_changes(two, entry(1, 2, "d"))
-    ids = [e.id for e in store.change_log([STORAGE])]
+    ids = [e.id for e in store.change_log([REVENUE])]
     for _ in range(2):  # two processes trim the same entries
         with store.write() as tx:
             tx.trim_change_log(ids[:1])
             tx.trim_change_log([])
     assert [g.location for g in store.garbage()] == ["a", "b"]
-    assert [e.id for e in store.change_log([STORAGE])] == ids[1:]
+    assert [e.id for e in store.change_log([REVENUE])] == ids[1:]
     with store.write() as tx:
         tx.clear_change_log(one)
-    assert store.change_log([STORAGE]) == ()
+    assert store.change_log([REVENUE]) == ()
     with store.write() as tx:
         tx.delete_stream_table(two)
     assert [(g.kind, g.location) for g in store.garbage()] == [("file", p) for p in "abcd"]
@@ -65,7 +65,7 @@ def test_a_transaction_that_fails_logs_nothing(store: CatalogStore) -> None:
     with store.write() as tx:
         one, _ = two_tables(tx)
         tx.log_changes(one, entry(1, 2, "a"))
-    (known,) = store.change_log([STORAGE])
+    (known,) = store.change_log([REVENUE])
 
     def fail(tx: Transaction) -> None:
         tx.log_changes(one, entry(2, 3, "b"))
@@ -74,7 +74,7 @@ def test_a_transaction_that_fails_logs_nothing(store: CatalogStore) -> None:
 
     with pytest.raises(RuntimeError), store.write() as tx:
         fail(tx)
-    assert [e.to_snapshot for e in store.change_log([STORAGE])] == [2]
+    assert [e.to_snapshot for e in store.change_log([REVENUE])] == [2]
     assert store.garbage() == ()
 
 
@@ -85,7 +85,7 @@ def test_files_that_cannot_be_read_are_named(store: CatalogStore, files: str) ->
         tx.log_changes(one, entry(1, 2, "a"))
         tx.connection.execute(text("UPDATE trickle_change_log SET files = :files"), {"files": files})
     with pytest.raises(TrickleError) as error:
-        store.change_log([STORAGE])
+        store.change_log([REVENUE])
     assert code_of(error) == "CATALOG_CORRUPT"
     assert error.value.message.startswith("table trickle_change_log, row 1, column files: ")
 

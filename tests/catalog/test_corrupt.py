@@ -51,7 +51,7 @@ BAD_TYPE = [
     ("trickle_stream_tables", "created_at", "yesterday"),
     ("trickle_stream_tables", "created_at", "2026-01-01T00:00:00"),
     ("trickle_stream_tables", "data_timestamp", ""),
-    ("trickle_stream_tables", "storage_snapshot", "12x"),
+    ("trickle_stream_tables", "published_snapshot", "12x"),
     ("trickle_stream_tables", "consecutive_errors", "many"),
     ("trickle_stream_tables", "incremental", "perhaps"),
     ("trickle_dependencies", "snapshot_id", "x"),

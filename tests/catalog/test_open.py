@@ -216,9 +216,7 @@ def test_a_connection_lost_in_the_commit_is_told_apart(postgres_server: str) -> 
     other.close()
 
 
-@pytest.mark.parametrize(
-    "url", ["sqlite://", "sqlite:///:memory:", "mysql://u:geheim@h/d", "nonsense geheim"]
-)
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://u:geheim@h/d", "nonsense geheim"])
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(TrickleError) as error:
         open_catalog(url)
@@ -242,6 +240,7 @@ def test_a_path_with_odd_characters(tmp_path: Path) -> None:
 
 def test_two_new_catalogs_at_once(tmp_path: Path) -> None:
     """Alembic keeps its context in the process: two migrations must not meet in it."""
+
     def make(n: int) -> int:
         with closing(open_catalog(f"sqlite:///{tmp_path / f'catalog{n}.db'}")) as store:
             return len(store.stream_tables())

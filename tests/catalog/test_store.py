@@ -25,7 +25,6 @@ from spark_trickle.model import (
 from tests.catalog.records import (
     ORDERS,
     REVENUE,
-    STORAGE,
     add_revenue,
     all_rows,
     code_of,
@@ -45,13 +44,13 @@ def test_a_stream_table_comes_back_as_it_was_written(store: CatalogStore) -> Non
         tx.set_dependencies(id, deps)
     read = store.stream_table(REVENUE)
     assert read is not None
-    assert (read.id, read.name, read.namespace, read.storage) == (id, REVENUE, "shop.eu", STORAGE)
+    assert (read.id, read.name, read.namespace) == (id, REVENUE, "shop.eu")
     assert read.definition == "SELECT 'it''s' AS ü FROM orders"
     assert (read.mode, read.schedule, read.status) == (Mode.AUTO, "1m", Status.INITIALIZING)
     assert read.columns == (Column("ü", "string"), Column("total", "decimal(12,2)"))
     assert (read.incremental, read.reason, read.fingerprint) == (True, None, "f1")
     assert read.layout == '{"identity": ["\\u00fc"]}'
-    assert (read.storage_snapshot, read.data_timestamp, read.last_error) == (None, None, None)
+    assert (read.published_snapshot, read.data_timestamp, read.last_error) == (None, None, None)
     assert read.consecutive_errors == 0
     assert before <= read.created_at <= datetime.now(UTC)
     assert read.created_at.utcoffset() == timedelta(0)
@@ -69,12 +68,11 @@ def test_update_changes_the_named_fields_only(store: CatalogStore) -> None:
             status=Status.ACTIVE,
             mode=Mode.FULL,
             schedule=None,
-            storage=TableName("_trickle", "second"),
             columns=(Column("x", "int"),),
             incremental=False,
             reason="WINDOW",
-            storage_snapshot=-(2**63),
-            storage_pointer="file:/w/m.json",
+            published_snapshot=-(2**63),
+            published_pointer="file:/w/m.json",
             data_timestamp=moment,
             consecutive_errors=2,
             last_error="boom",
@@ -84,9 +82,9 @@ def test_update_changes_the_named_fields_only(store: CatalogStore) -> None:
     read = store.stream_table(REVENUE)
     assert read is not None
     assert (read.status, read.mode, read.schedule) == (Status.ACTIVE, Mode.FULL, None)
-    assert (read.storage.name, read.columns, read.incremental) == ("second", (Column("x", "int"),), False)
-    assert (read.reason, read.storage_snapshot) == ("WINDOW", -(2**63))
-    assert read.storage_pointer == "file:/w/m.json"
+    assert (read.columns, read.incremental) == ((Column("x", "int"),), False)
+    assert (read.reason, read.published_snapshot) == ("WINDOW", -(2**63))
+    assert read.published_pointer == "file:/w/m.json"
     assert (read.consecutive_errors, read.last_error) == (2, "boom")
     assert read.data_timestamp == moment
     assert (read.namespace, read.fingerprint) == ("shop.eu", "f1"), "untouched"
@@ -252,34 +250,34 @@ def test_a_finished_refresh_in_one_row(store: CatalogStore) -> None:
 
 
 def test_swap_moves_only_from_the_expected_pointer(store: CatalogStore) -> None:
-    first, second, third = (table_pointer(STORAGE, version) for version in (1, 2, 3))
+    first, second, third = (table_pointer(REVENUE, version) for version in (1, 2, 3))
     with store.write() as tx:
         tx.insert_pointer(first)
         tx.insert_pointer(table_pointer(ORDERS))
     with store.write() as tx:
-        tx.swap_pointer(STORAGE, first.location, second.location)
-    assert store.pointers()[STORAGE] == second
+        tx.swap_pointer(REVENUE, first.location, second.location)
+    assert store.pointers()[REVENUE] == second
     assert store.pointers()[ORDERS] == table_pointer(ORDERS), "no other row moved"
-    for name, old in ((STORAGE, first.location), (TableName("no", "table"), second.location)):
+    for name, old in ((REVENUE, first.location), (TableName("no", "table"), second.location)):
         with pytest.raises(TrickleError) as error, store.write() as tx:
             tx.swap_pointer(name, old, third.location)
         assert code_of(error) == "PUBLISH_CONFLICT"
         assert str(name) in error.value.message
-    assert store.pointers()[STORAGE] == second
-    row = next(r for r in all_rows(store)["iceberg_tables"] if r[2] == STORAGE.name)
-    assert row == ("lake", "_trickle", STORAGE.name, second.location, first.location, "TABLE")
+    assert store.pointers()[REVENUE] == second
+    row = next(r for r in all_rows(store)["iceberg_tables"] if r[2] == REVENUE.name)
+    assert row == ("lake", "sales", REVENUE.name, second.location, first.location, "TABLE")
 
 
 def test_swap_leaves_private_copies_alone(store: CatalogStore) -> None:
-    first, second = table_pointer(STORAGE, 1), table_pointer(STORAGE, 2)
+    first, second = table_pointer(REVENUE, 1), table_pointer(REVENUE, 2)
     with store.write() as tx:
         tx.insert_pointer(first)
-        tx.copy_pointers("trickle_ab12cd34_0", [first], ["_trickle"])
-        tx.swap_pointer(STORAGE, first.location, second.location)
-    assert store.pointers("trickle_ab12cd34_0") == {STORAGE: first}
+        tx.copy_pointers("trickle_ab12cd34_0", [first], ["sales"])
+        tx.swap_pointer(REVENUE, first.location, second.location)
+    assert store.pointers("trickle_ab12cd34_0") == {REVENUE: first}
 
 
-def test_views_are_inserted_replaced_and_deleted(store: CatalogStore) -> None:
+def test_views_are_inserted_and_deleted(store: CatalogStore) -> None:
     view = table_pointer(REVENUE, is_view=True)
     with store.write() as tx:
         tx.insert_pointer(view)
@@ -288,15 +286,8 @@ def test_views_are_inserted_replaced_and_deleted(store: CatalogStore) -> None:
         assert code_of(error) == "NAME_TAKEN"
     assert store.pointers() == {REVENUE: view}
     with store.write() as tx:
-        tx.replace_view(REVENUE, "file:/w/view2.json")
-    assert store.pointers() == {REVENUE: Pointer(REVENUE, "file:/w/view2.json", True)}
-    assert all_rows(store)["iceberg_tables"][0][4] == view.location
-    with store.write() as tx:
         assert tx.delete_pointer(REVENUE)
         assert not tx.delete_pointer(REVENUE)
-        with pytest.raises(TrickleError) as error:
-            tx.replace_view(REVENUE, "file:/w/view3.json")
-        assert code_of(error) == "PUBLISH_CONFLICT"
     assert store.pointers() == {}
 
 
@@ -419,14 +410,12 @@ def test_settings_alerts_and_garbage(store: CatalogStore) -> None:
     assert [g.location for g in store.garbage()] == ["file:/w/b"]
 
 
-def test_the_check_reads_stream_table_inputs_and_storage(store: CatalogStore) -> None:
-    below, below_storage = TableName("sales", "items"), TableName("_trickle", "sales__items")
+def test_the_check_reads_the_stream_table_and_its_inputs(store: CatalogStore) -> None:
+    below = TableName("sales", "items")
     pointers = [
         table_pointer(ORDERS),
-        table_pointer(STORAGE),
-        table_pointer(REVENUE, is_view=True),
-        table_pointer(below, is_view=True),
-        table_pointer(below_storage),
+        table_pointer(REVENUE),
+        table_pointer(below),
         table_pointer(TableName("shop", "unrelated")),
     ]
     deps = (
@@ -438,13 +427,13 @@ def test_the_check_reads_stream_table_inputs_and_storage(store: CatalogStore) ->
         for pointer in pointers:
             tx.insert_pointer(pointer)
         tx.copy_pointers("trickle_ab12cd34_0", [Pointer(ORDERS, "file:/private", False)], [])
-        add_revenue(tx, name=below, storage=below_storage)
+        add_revenue(tx, name=below)
         tx.set_dependencies(add_revenue(tx), deps)
     check = store.snapshot_for_check(REVENUE)
     assert check is not None
     assert check.stream_table == store.stream_table(REVENUE)
     assert check.stream_table.dependencies == deps
-    assert check.pointers == {p.name: p for p in (pointers[0], pointers[1], pointers[3], pointers[4])}
+    assert check.pointers == {p.name: p for p in pointers[:3]}
     assert store.snapshot_for_check(ORDERS) is None
 
 
@@ -457,7 +446,7 @@ def test_the_check_of_a_table_without_inputs(store: CatalogStore) -> None:
 
 
 def test_a_transaction_that_fails_leaves_nothing(store: CatalogStore) -> None:
-    first = table_pointer(STORAGE)
+    first = table_pointer(REVENUE)
     with store.write() as tx:
         id = add_revenue(tx)
         tx.set_dependencies(id, [orders_dependency()])
@@ -465,13 +454,13 @@ def test_a_transaction_that_fails_leaves_nothing(store: CatalogStore) -> None:
         tx.start_refresh("r1", id, str(REVENUE), "manual")
     before = all_rows(store)
     with pytest.raises(KeyboardInterrupt), store.write() as tx:  # noqa: PT012
-        tx.swap_pointer(STORAGE, first.location, "file:/w/new.json")
+        tx.swap_pointer(REVENUE, first.location, "file:/w/new.json")
         tx.set_dependencies(id, [])
         tx.update_stream_table(id, status=Status.ACTIVE)
         tx.finish_refresh("r1", state="COMPLETED", action=Action.FULL, reason=None)
         tx.add_cut("c")
         tx.add_alert("x", "y")
-        assert tx.delete_pointer(STORAGE)
+        assert tx.delete_pointer(REVENUE)
         raise KeyboardInterrupt
     assert all_rows(store) == before
 
@@ -528,9 +517,7 @@ def test_sources(store: CatalogStore) -> None:
             tx.add_source(clicks)
         assert code_of(error) == "NAME_TAKEN"
         id = add_revenue(tx)
-        state = add_revenue(
-            tx, name=TableName("_trickle", "state"), storage=TableName("_trickle", "state"), owner_id=id
-        )
+        state = add_revenue(tx, name=TableName("_trickle", "state"), owner_id=id)
         tx.set_dependencies(state, [orders_dependency(input=name)])
     assert store.sources() == (clicks,)
     assert store.pointers() == {name: Pointer(name, clicks.view, is_view=True)}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import spark_trickle
 from spark_trickle.catalog.migrations import HEAD
 from spark_trickle.cli.app import run
 from spark_trickle.config import Settings
@@ -157,9 +158,8 @@ def test_names_that_need_quotes(lake: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_verify_that_differs_exits_1(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result(capsys, "create", "shop.totals", "-q", TOTALS)
-    (status,) = result(capsys, "status")
-    assert run(["sql", f"DELETE FROM {status['storage']} WHERE customer = 'ann'"]) == 0
-    capsys.readouterr()
+    with spark_trickle.connect(lake) as tr:
+        tr.spark.sql("DELETE FROM shop.totals WHERE customer = 'ann'")
     (found,) = result(capsys, "verify", code=1)
     assert (found["equal"], found["missing"]) == (False, 1)
 

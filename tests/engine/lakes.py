@@ -36,26 +36,22 @@ def private_catalogs(tr: Trickle) -> set[str]:
     return {r["catalog_name"] for r in found if not r["catalog_name"].startswith("trickle_cut_")}
 
 
-def unreferenced(tr: Trickle, storages: Iterable[str]) -> set[str]:
-    """Data and delete files in the folders of storage tables that no snapshot of the lake's tables refers to."""
+def unreferenced(tr: Trickle, names: Iterable[str]) -> set[str]:
+    """Data and delete files in the folders of stream tables that no snapshot of the lake's tables refers to."""
     warehouse = tr.settings.warehouse_path
     assert warehouse is not None
     on_disk: set[str] = set()
     referred: set[str] = set()
     handles, io = jvm.handles(tr.spark), jvm.file_io(tr.spark)
     pointers = {str(p.name): p for p in tr.store.pointers().values()}
-    for storage in storages:
-        metadata = tr.refresher.lake.metadata(pointers[storage].location)
+    for name in names:
+        metadata = tr.refresher.lake.metadata(pointers[name].location)
         folder = Path(_plain(str(metadata.location()))) / "data"
         on_disk |= {str(f) for f in folder.rglob("*") if f.is_file() and not f.name.endswith(".crc")}
         for snapshot in metadata.snapshots():
             for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
                 referred |= {_plain(f) for f in handles.pluck(added, _LOCATION)}
     return on_disk - referred
-
-
-def storage_of(tr: Trickle, name: str) -> str:
-    return tr.status(name)[0].storage
 
 
 def _plain(uri: str) -> str:

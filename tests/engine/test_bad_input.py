@@ -29,6 +29,7 @@ def lake(module_tr: Trickle) -> Trickle:
     tr.sql("INSERT INTO s.base VALUES (1, 'a', 1.5), (2, 'b', 2.5)")
     tr.sql("CREATE VIEW s.a_view AS SELECT id, v FROM s.base")
     tr.create_stream_table("s.kept", "SELECT id, v FROM s.base")
+    tr.create_stream_table("s.hidden", "SELECT v, count(*) AS n FROM s.base GROUP BY v HAVING count(*) > 0")
     return tr
 
 
@@ -54,7 +55,7 @@ def lake(module_tr: Trickle) -> Trickle:
         ("SELECT id, NULL AS nothing FROM s.base", "UNSTORABLE_TYPE", ["nothing", "void"]),
         ("SELECT id AS _t_count FROM s.base", "INVALID_NAME", ["_t_count"]),
         ("SELECT id AS _t_w FROM s.base", "INVALID_NAME", ["_t_w"]),
-        ("SELECT id FROM _trickle.s__kept", "INVALID_QUERY", ["_trickle.s__kept", "storage"]),
+        ("SELECT id FROM _trickle.s__hidden__state1", "INVALID_QUERY", ["_trickle.s__hidden__state1", "hidden"]),
         ("SELECT id FROM s.refused", "CYCLE", ["s.refused -> s.refused"]),
         ("SELECT id, count(*) AS n FROM s.base GROUP BY v", "INVALID_QUERY", ["id"]),
         ("SELECT no_such_function(id) AS f FROM s.base", "INVALID_QUERY", ["no_such_function"]),
@@ -182,36 +183,34 @@ def test_dependents_and_cycles(lake: Trickle) -> None:
         lake.drop_stream_table("s.one")
     with refused(lake, "HAS_DEPENDENTS", "s.three"):
         lake.sql("DROP STREAM TABLE s.two")
-    storages = [s.storage for n in ("one", "two", "three") for s in lake.status(f"s.{n}")]
     assert lake.drop_stream_table("s.one", cascade=True) == ("s.three", "s.two", "s.one")
     left = {str(n) for n in lake.store.pointers()}
-    assert not left & {"s.one", "s.two", "s.three", *storages}
+    assert not left & {"s.one", "s.two", "s.three"}
     assert lake.drop_stream_table("s.one", if_exists=True) == ()
 
 
-# -- storage written by somebody else ----------------------------------------------------------------------------------
+# -- stream tables written by somebody else ----------------------------------------------------------------------------
 
 
-def test_storage_written_behind_our_back(lake: Trickle) -> None:
+def test_stream_tables_written_behind_our_back(lake: Trickle) -> None:
     lake.create_stream_table("s.auto", "SELECT id, v FROM s.base")
     lake.create_stream_table("s.strict", "SELECT id, v FROM s.base", mode="differential")
-    storage = {n: lake.status(f"s.{n}")[0].storage for n in ("auto", "strict")}
-    for name in storage.values():
-        lake.sql(f"DELETE FROM {name} WHERE id = 1")
-    with refused(lake, "INTEGRITY", "s.strict", storage["strict"]):
+    for name in ("auto", "strict"):
+        lake.spark.sql(f"DELETE FROM s.{name} WHERE id = 1")
+    with refused(lake, "INTEGRITY", "s.strict"):
         lake.refresh("s.strict")
     assert lake.status("s.strict")[0].status is Status.ERROR
     result = lake.refresh("s.auto")
     assert result.action is Action.REINITIALIZE
-    assert result.reason.startswith(f"INTEGRITY: somebody else wrote to the storage {storage['auto']}")
+    assert result.reason.startswith("INTEGRITY: somebody else wrote to s.auto")
     alert = lake.store.alerts()[0]
     assert (alert.code, alert.name) == ("INTEGRITY", "s.auto")
     assert lake.refresh("s.strict", mode="full").action is Action.FULL
     assert lake.status("s.strict")[0].status is Status.ACTIVE
-    lake.sql(f"DROP TABLE {storage['auto']}")
+    lake.spark.sql("DROP TABLE s.auto")
     again = lake.refresh("s.auto")
     assert (again.action, again.reason.split(":")[0]) == (Action.REINITIALIZE, "INTEGRITY")
-    for name in storage:
+    for name in ("auto", "strict"):
         assert lake.verify(f"s.{name}").equal
         assert rows(lake, f"SELECT id FROM s.{name}") == [(1,), (2,)]
     lake.sql("INSERT INTO s.base VALUES (9, 'n', 0.0)")
@@ -219,11 +218,25 @@ def test_storage_written_behind_our_back(lake: Trickle) -> None:
     lake.sql("DELETE FROM s.base WHERE id = 9")
 
 
-def test_a_dropped_public_view_comes_back(lake: Trickle) -> None:
+def test_a_name_that_somebody_else_took(lake: Trickle) -> None:
     lake.create_stream_table("s.seen", "SELECT id FROM s.base")
-    lake.sql("DROP VIEW s.seen")
+    lake.spark.sql("DROP TABLE s.seen")
     lake.refresh("s.seen")
     assert rows(lake, "SELECT id FROM s.seen") == [(1,), (2,)]
+    for what, made in (("TABLE", "(mine INT) USING iceberg"), ("VIEW", "AS SELECT 7 AS mine")):
+        lake.spark.sql("DROP TABLE s.seen")
+        lake.spark.sql(f"CREATE {what} s.seen {made}")
+        for mode in (None, "full"):
+            with refused(lake, "NAME_TAKEN", "s.seen", what.lower()):
+                lake.refresh("s.seen", mode=mode)
+        assert lake.sql("SELECT * FROM s.seen").columns == ["mine"]
+        lake.spark.sql(f"DROP {what} s.seen")
+        lake.refresh("s.seen")
+    lake.spark.sql("DROP TABLE s.seen")
+    lake.spark.sql("CREATE TABLE s.seen (mine INT) USING iceberg")
+    lake.drop_stream_table("s.seen")
+    assert lake.sql("SELECT * FROM s.seen").columns == ["mine"], "it is not ours to drop"
+    lake.sql("DROP TABLE s.seen")
 
 
 # -- sources that change under a definition ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from spark_trickle import Action, Changes, Trickle, TrickleError
 from spark_trickle.lake.feed import Feed
 from spark_trickle.model import TableName
 from spark_trickle.refresh.inputs import Feeds, Input
-from tests.engine.lakes import private_catalogs, storage_of, unreferenced
+from tests.engine.lakes import private_catalogs, unreferenced
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +23,7 @@ CHAIN = ["s.a", "s.b", "s.c"]
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, int, int]]:
-    """How the feeds of stream tables were read: storage -> kind, files and bytes read."""
+    """How the feeds of stream tables were read: stream table -> kind, files and bytes read."""
     seen: dict[str, tuple[str, int, int]] = {}
     real = Feeds.open
 
@@ -65,11 +65,11 @@ def check(tr: Trickle, *names: str) -> None:
         found = tr.verify(name)
         assert found.equal, str(found)
     assert private_catalogs(tr) == set()
-    assert unreferenced(tr, [storage_of(tr, n) for n in names]) == set()
+    assert unreferenced(tr, names) == set()
 
 
 def log_of(tr: Trickle, name: str) -> tuple[Any, ...]:
-    return tr.store.change_log([TableName.of(storage_of(tr, name))])
+    return tr.store.change_log([TableName.of(name)])
 
 
 def log_files(tr: Trickle) -> set[Path]:
@@ -113,14 +113,14 @@ def test_later_consumers_read_the_log_and_the_last_one_trims_it(
     tr.sql("INSERT INTO s.src VALUES (300, 'k0', 5, 1.5), (300, 'k0', 5, 1.5)")
     assert "log" not in tr.refresh("s.a").stages  # what only adds rows is in the added files already
     assert len(log_of(tr, "s.a")) == 2
-    tr.sql("CALL lake.system.rewrite_data_files(table => '_trickle.s__a', options => map('rewrite-all', 'true'))")
+    tr.sql("CALL lake.system.rewrite_data_files(table => 's.a', options => map('rewrite-all', 'true'))")
     change(tr, 2)  # on top of the compaction
     tr.refresh("s.a")
     assert len(log_of(tr, "s.a")) == 3
 
     opened.clear()
     tr.refresh("s.b")
-    kind, files, size = opened["s__a"]
+    kind, files, size = opened["a"]
     assert kind == "added files, change log"  # the one append step, and nothing else, from the storage
     assert files == 4
     assert size > sum(f.size for e in log_of(tr, "s.a") for f in e.files)
@@ -131,7 +131,7 @@ def test_later_consumers_read_the_log_and_the_last_one_trims_it(
     change(tr, 3)
     opened.clear()
     tr.refresh("s.other")  # with s.a: older steps from the log, the newest from memory
-    assert set(opened["s__a"][0].split(", ")) == {"handed over", "added files", "change log"}
+    assert set(opened["a"][0].split(", ")) == {"handed over", "added files", "change log"}
     assert len(log_of(tr, "s.a")) == 1  # for s.b
     tr.refresh("s.c")
     assert log_of(tr, "s.a") == log_of(tr, "s.b") == ()
@@ -163,7 +163,7 @@ def test_a_lost_log_and_a_full_refresh(chain: Trickle, opened: dict[str, tuple[s
     for file in log_files(tr):  # as remove_orphan_files does
         file.unlink()
     tr.refresh("s.b")
-    assert "change log" not in opened["s__a"][0]
+    assert "change log" not in opened["a"][0]
     check(tr, "s.a", "s.b")
     assert log_of(tr, "s.a") == ()
 
@@ -258,10 +258,7 @@ def test_changes_add_up_to_the_difference_from_every_point(chain: Trickle) -> No
     for event in (None, *EVENTS):
         if event == "compact":
             for name in names:
-                storage = storage_of(tr, name)
-                tr.sql(
-                    f"CALL lake.system.rewrite_data_files(table => '{storage}', options => map('rewrite-all','true'))"
-                )
+                tr.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))")
         elif event is not None:
             if event != "full":
                 tr.sql(event)
@@ -392,10 +389,7 @@ def test_expired_snapshots_and_tables_of_the_same_name(tr: Trickle) -> None:
     tr.refresh("s.a", mode="full")
     assert weights(tr.changes("s.a", start.token)) == Counter({("1", "1"): -2, ("1", "2"): 2})
     soon = (datetime.now() + timedelta(seconds=5)).strftime("%Y-%m-%d %H:%M:%S")
-    storage = storage_of(tr, "s.a")
-    tr.sql(
-        f"CALL lake.system.expire_snapshots(table => '{storage}', older_than => TIMESTAMP '{soon}', retain_last => 1)"
-    )
+    tr.sql(f"CALL lake.system.expire_snapshots(table => 's.a', older_than => TIMESTAMP '{soon}', retain_last => 1)")
     with pytest.raises(TrickleError) as error:
         tr.changes("s.a", start.token)
     assert error.value.code == "SNAPSHOT_EXPIRED"

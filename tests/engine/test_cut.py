@@ -104,8 +104,7 @@ def test_named_cuts(tr: Trickle) -> None:
     tr.refresh(GROUP)
     tr.sql("INSERT INTO s.src VALUES (2000, 'k0')")
     tr.refresh(GROUP, mode="full")
-    storages = [s.storage for s in tr.status()]
-    for table in ("s.src", "s.`dim-1`", *storages):
+    for table in ("s.src", "s.`dim-1`", *GROUP):
         until = "older_than => timestamp '2100-01-01', retain_last => 1"
         tr.sql(f"CALL lake.system.expire_snapshots(table => '{table}', {until})")
     for name in names:

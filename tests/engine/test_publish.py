@@ -10,7 +10,7 @@ import pytest
 from spark_trickle import Action, Trickle, TrickleError
 from spark_trickle.model import TableName
 from spark_trickle.sql.algebra import Operator
-from tests.engine.lakes import Rows, other_session, private_catalogs, rows, storage_of, unreferenced
+from tests.engine.lakes import Rows, other_session, private_catalogs, rows, unreferenced
 
 GROUP = ["s.a", "s.b", "s.c"]
 
@@ -39,16 +39,12 @@ def change(tr: Trickle, step: int) -> None:
     tr.sql(f"INSERT INTO s.src VALUES ({1000 + step}, 'k{step % 4}', {2 * step}, 1), ({2000 + step}, 'new', 4, 1)")
 
 
-def storages(tr: Trickle) -> list[str]:
-    return [storage_of(tr, n) for n in GROUP]
-
-
 def check_all(tr: Trickle) -> None:
     for name in GROUP:
         found = tr.verify(name)
         assert found.equal, str(found)
     assert private_catalogs(tr) == set()
-    assert unreferenced(tr, storages(tr)) == set()
+    assert unreferenced(tr, GROUP) == set()
 
 
 class Fault:
@@ -97,7 +93,7 @@ def test_failure_at_every_point(group: Trickle) -> None:
         assert {e.state for e in last} == {"FAILED"}, point
         assert {e.error_code for e in last} == {"SPARK_FAILED" if error else "STORAGE_FULL"}, point
         assert private_catalogs(tr) == set(), point
-        assert unreferenced(tr, storages(tr)) == set(), point
+        assert unreferenced(tr, GROUP) == set(), point
         if step % 2:  # else the next repair makes up for two failures
             assert {r.action for r in tr.refresh(GROUP)} == {Action.DIFFERENTIAL}
             assert all(a != b for a, b in zip(old, seen(reader), strict=True)), point
@@ -143,7 +139,7 @@ def test_failure_while_staging(group: Trickle) -> None:
         assert (entry.state, entry.error_code) == ("FAILED", "SPARK_FAILED")
         assert "DIVIDE_BY_ZERO" in str(entry.error)
     assert private_catalogs(tr) == set()
-    assert unreferenced(tr, storages(tr)) == set()
+    assert unreferenced(tr, GROUP) == set()
     # Each by itself: those that can, do.
     assert tr.refresh("s.a").action is Action.DIFFERENTIAL
     tr.sql("DELETE FROM s.src WHERE d = 0")
@@ -167,7 +163,7 @@ def test_failed_create_and_alter_leave_nothing(group: Trickle) -> None:
     assert tr.spark.table("s.a").columns == ["id", "v"]
     warehouse = tr.settings.warehouse_path
     assert warehouse is not None
-    assert not [f for f in (warehouse / "_trickle").rglob("*s__d*/data/*") if f.is_file()]
+    assert not [f for f in warehouse.rglob("d-*/data/*") if f.is_file()]
     check_all(tr)
     tr.create_stream_table("s.d", "SELECT id FROM s.src")
     tr.alter_stream_table("s.a", "SELECT id, v, k FROM s.src")
@@ -178,7 +174,6 @@ def test_failed_create_and_alter_leave_nothing(group: Trickle) -> None:
 def test_commit_between_staging_and_publish(group: Trickle) -> None:
     tr = group
     outsider = other_session(tr)
-    storage = {n: f"lake.{storage_of(tr, n)}" for n in GROUP}
 
     def meanwhile(statement: str) -> None:
         def probe(point: str) -> None:
@@ -197,16 +192,16 @@ def test_commit_between_staging_and_publish(group: Trickle) -> None:
     # A commit that changes no row: refused, then repaired without a recompute; the commit stays.
     change(tr, 1)
     old = seen(outsider)
-    meanwhile(f"ALTER TABLE {storage['s.a']} SET TBLPROPERTIES ('note' = 'somebody')")
+    meanwhile("ALTER TABLE lake.s.a SET TBLPROPERTIES ('note' = 'somebody')")
     assert seen(outsider) == old
     assert {r.action for r in tr.refresh(GROUP)} == {Action.DIFFERENTIAL}
-    assert ("note", "somebody") in rows(outsider, f"SHOW TBLPROPERTIES {storage['s.a']}")
+    assert ("note", "somebody") in rows(outsider, "SHOW TBLPROPERTIES lake.s.a")
     check_all(tr)
 
     # Rows written to an AUTO table: refused; the foreign row stays until a recompute that says so.
     tr.alter_stream_table("s.a", mode="auto")
     change(tr, 2)
-    meanwhile(f"INSERT INTO {storage['s.a']} SELECT * FROM {storage['s.a']} WHERE id = 0")
+    meanwhile("INSERT INTO lake.s.a SELECT * FROM lake.s.a WHERE id = 0")
     assert rows(outsider, "SELECT count(*) FROM lake.s.a WHERE id = 0") == [(2,)]
     by_name = {r.name: r for r in tr.refresh(GROUP)}
     assert by_name["s.a"].action is Action.REINITIALIZE
@@ -217,7 +212,7 @@ def test_commit_between_staging_and_publish(group: Trickle) -> None:
 
     # Rows deleted from a DIFFERENTIAL table: an error at every refresh until FULL is asked for; nothing changes.
     change(tr, 3)
-    meanwhile(f"DELETE FROM {storage['s.b']} WHERE k = 'k1'")
+    meanwhile("DELETE FROM lake.s.b WHERE k = 'k1'")
     pointers, old = tr.store.pointers(), seen(outsider)
     for _ in range(2):
         with pytest.raises(TrickleError) as caught:
@@ -230,7 +225,7 @@ def test_commit_between_staging_and_publish(group: Trickle) -> None:
 
     # The same without a pending change: noticed all the same.
     tr.alter_stream_table("s.c", mode="auto")
-    outsider.sql(f"DELETE FROM {storage['s.c']} WHERE id < 10")
+    outsider.sql("DELETE FROM lake.s.c WHERE id < 10")
     assert tr.refresh("s.c").reason.startswith("INTEGRITY")
     check_all(tr)
 
@@ -239,7 +234,6 @@ def test_late_write_of_an_abandoned_attempt(group: Trickle) -> None:
     from spark_trickle.lake.jvm import handles
 
     tr = group
-    storage = storage_of(tr, "s.a")
     change(tr, 1)
     kept: list[Any] = []
 
@@ -247,7 +241,7 @@ def test_late_write_of_an_abandoned_attempt(group: Trickle) -> None:
         (catalog,) = private_catalogs(tr)
         session = other_session(tr, catalog)
         load = handles(session).jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable
-        kept.extend([catalog, session, load(session._jsparkSession, f"{catalog}.{storage}")])
+        kept.extend([catalog, session, load(session._jsparkSession, f"{catalog}.s.a")])
         raise TrickleError("SPARK_FAILED", "abandoned")
 
     old = seen(other_session(tr))
@@ -261,7 +255,7 @@ def test_late_write_of_an_abandoned_attempt(group: Trickle) -> None:
     with pytest.raises(Exception, match=r"Commit|NoSuchTable|does not exist"):
         table.updateProperties().set("late", "1").commit()
     with pytest.raises(Exception, match=f"TABLE_OR_VIEW_NOT_FOUND.*{catalog}"):
-        session.sql(f"DELETE FROM {catalog}.{storage}")
+        session.sql(f"DELETE FROM {catalog}.s.a")
     assert tr.store.pointers() == pointers
     assert seen(other_session(tr)) == old
     tr.refresh(GROUP)
@@ -272,13 +266,12 @@ def test_late_write_of_an_abandoned_attempt(group: Trickle) -> None:
 def test_foreign_write_into_a_running_attempt(group: Trickle) -> None:
     """Into the copy after it was recorded: not published. Between two steps: refused."""
     tr = group
-    storage = storage_of(tr, "s.a")
     written: list[str] = []
 
     def write() -> None:
         (catalog,) = private_catalogs(tr)
         written.append(catalog)
-        copy = f"{catalog}.{storage}"
+        copy = f"{catalog}.s.a"
         other_session(tr, catalog).sql(f"INSERT INTO {copy} SELECT * FROM {copy}")
 
     change(tr, 1)

@@ -12,7 +12,7 @@ import pytest
 
 from spark_trickle import Action, Trickle, TrickleError, connect
 from spark_trickle.model import Pointer, TableName
-from tests.engine.lakes import private_catalogs, rows, storage_of, unreferenced
+from tests.engine.lakes import private_catalogs, rows, unreferenced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def test_two_processes_and_a_kill(spark: SparkSession, tmp_path: Path) -> None:
                 # It lives: nothing of it is touched by somebody who connects.
                 assert len(private_catalogs(impatient)) == 2
                 assert [e.state for e in impatient.history(limit=2)] == ["RUNNING", "RUNNING"]
-                assert unreferenced(impatient, [storage_of(impatient, n) for n in NAMES]) != set()
+                assert unreferenced(impatient, NAMES) != set()
                 assert len(unpublished_log(impatient)) == 1
         finally:
             other.send_signal(signal.SIGKILL)
@@ -73,9 +73,9 @@ def test_two_processes_and_a_kill(spark: SparkSession, tmp_path: Path) -> None:
             entries = [again.store.refresh_entry(i) for i in running]
             assert [(e.state, e.error_code) for e in entries if e] == [("FAILED", "LEASE_LOST")] * 2
             assert private_catalogs(again) == set()
-            assert unreferenced(again, [storage_of(again, n) for n in NAMES]) == set()
+            assert unreferenced(again, NAMES) == set()
             assert unpublished_log(again) == set()
-            assert len(again.store.change_log([TableName.of(storage_of(again, "s.n"))])) == ROUNDS
+            assert len(again.store.change_log([TableName.of("s.n")])) == ROUNDS
             assert rows(again.spark, "SELECT * FROM s.n") == old
             assert [r.action for r in again.refresh(NAMES)] == [Action.DIFFERENTIAL] * 2
             again.refresh("s.later")
@@ -90,10 +90,10 @@ def test_two_processes_and_a_kill(spark: SparkSession, tmp_path: Path) -> None:
 
 def unpublished_log(tr: Trickle) -> set[str]:
     """Files of the change log of s.n that no entry names."""
-    storage = TableName.of(storage_of(tr, "s.n"))
-    location = str(tr.refresher.lake.metadata(tr.store.pointers()[storage].location).location())
+    name = TableName("s", "n")
+    location = str(tr.refresher.lake.metadata(tr.store.pointers()[name].location).location())
     on_disk = {f.name for f in Path(location.removeprefix("file:")).glob("changes/**/*.parquet")}
-    return on_disk - {f.path.rpartition("/")[2] for e in tr.store.change_log([storage]) for f in e.files}
+    return on_disk - {f.path.rpartition("/")[2] for e in tr.store.change_log([name]) for f in e.files}
 
 
 def make_stream_tables(tr: Trickle) -> None:
@@ -118,7 +118,7 @@ def test_a_dead_reader_costs_no_live_file(tr: Trickle) -> None:
     tr.refresh(NAMES)
     until = "older_than => timestamp '2100-01-01', retain_last => 1"
     for name in NAMES:
-        tr.sql(f"CALL lake.system.expire_snapshots(table => '{storage_of(tr, name)}', {until})")
+        tr.sql(f"CALL lake.system.expire_snapshots(table => '{name}', {until})")
     with connect(tr.settings.location, shuffle_partitions=2) as again:
         assert private_catalogs(again) == set()
         assert rows(again.spark, "SELECT count(*) FROM lake.s.copy WHERE k IS NOT NULL") == [(101,)]

@@ -23,10 +23,9 @@ def lake(module_tr: Trickle) -> Trickle:
     return module_tr
 
 
-def folder_of(tr: Trickle, storage: str) -> Path:
-    warehouse = tr.settings.warehouse_path
-    assert warehouse is not None
-    return warehouse.joinpath(*storage.split("."))
+def folder_of(tr: Trickle, name: str) -> Path:
+    location = str(tr.refresher.lake.facts(tr.store.pointers()[TableName.of(name)].location).location)
+    return Path(location.removeprefix("file:"))
 
 
 def files_in(folder: Path) -> int:
@@ -52,21 +51,6 @@ def test_a_view_that_closes_a_circle(lake: Trickle) -> None:
     with refused(lake, "CYCLE"):
         lake.refresh("s.first")
     assert lake.drop_stream_table("s.first", cascade=True) == ("s.second", "s.first")
-
-
-def test_somebody_else_has_the_public_name(lake: Trickle) -> None:
-    lake.create_stream_table("s.mine", "SELECT id, v FROM s.t WHERE v = 1", mode="differential")
-    before = lake.sql("SELECT * FROM s.mine").count()
-    lake.sql("CREATE OR REPLACE VIEW s.mine AS SELECT 1 AS other")
-    assert lake.refresh("s.mine").action is Action.NO_DATA
-    assert lake.sql("SELECT id, v FROM s.mine").count() == before, "the name shows the stream table again"
-    lake.sql("DROP VIEW s.mine")
-    lake.sql("CREATE TABLE s.mine (precious INT)")
-    lake.sql("INSERT INTO s.mine VALUES (42)")
-    with refused(lake, "NAME_TAKEN"):
-        lake.refresh("s.mine")
-    lake.drop_stream_table("s.mine")
-    assert lake.sql("SELECT precious FROM s.mine").collect()[0][0] == 42
 
 
 def test_one_that_fails_does_not_blame_the_others(lake: Trickle) -> None:
@@ -99,36 +83,23 @@ def test_asked_for_differential_it_never_recomputes(lake: Trickle) -> None:
     lake.drop_stream_table("s.today")
 
 
-def test_a_storage_that_is_compacted_and_expired(lake: Trickle) -> None:
-    lake.create_stream_table("s.compact", "SELECT id, v FROM s.t", mode="differential")
-    for n in (200, 201):
-        lake.sql(f"INSERT INTO s.t VALUES ({n}, 1)")
-        lake.refresh("s.compact")
-    storage = lake.status("s.compact")[0].storage
-    lake.sql(f"CALL lake.system.rewrite_data_files(table => '{storage}', options => map('rewrite-all', 'true'))")
-    assert lake.refresh("s.compact").action is Action.NO_DATA
-    lake.sql(EXPIRE.format(t=storage))
-    lake.sql("INSERT INTO s.t VALUES (202, 1)")
-    assert lake.refresh("s.compact").action is Action.DIFFERENTIAL
-    assert lake.verify("s.compact").equal
-
-
-def test_storages_that_are_replaced_or_dropped_leave_no_files(lake: Trickle) -> None:
+def test_dropped_stream_tables_leave_no_files(lake: Trickle) -> None:
     lake.create_stream_table("s.moving", "SELECT id FROM s.t")
-    first = lake.status("s.moving")[0].storage
+    folder = folder_of(lake, "s.moving")
     lake.create_cut("kept")
     lake.alter_stream_table("s.moving", "SELECT id, v, v + 1 AS w FROM s.t")
-    second = lake.status("s.moving")[0].storage
-    assert second != first
-    lake.sql("INSERT INTO s.t VALUES (300, 3)")
-    lake.refresh("s.moving")
-    assert files_in(folder_of(lake, first)), "the cut still shows it"
+    assert folder_of(lake, "s.moving") == folder, "one table for life"
+    lake.drop_stream_table("s.moving")
+    lake.create_stream_table("s.moving", "SELECT v FROM s.t")
+    assert files_in(folder), "the cut still shows it"
     with lake.cut("kept") as cut:
+        assert cut.sql("SELECT * FROM s.moving").columns == ["id"]
         assert cut.sql("SELECT count(*) FROM s.moving").collect()[0][0] > 0
     lake.drop_cut("kept")
-    assert not files_in(folder_of(lake, first))
+    assert not files_in(folder)
+    second = folder_of(lake, "s.moving")
     lake.drop_stream_table("s.moving")
-    assert not files_in(folder_of(lake, second))
+    assert not files_in(second)
     assert not lake.store.garbage()
 
 

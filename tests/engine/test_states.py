@@ -96,7 +96,7 @@ def owner(tr: Trickle, name: str) -> StreamTable:
 
 
 def states(tr: Trickle, name: str) -> list[str]:
-    return [str(s.storage) for s in owner(tr, name).states]
+    return [str(s.name) for s in owner(tr, name).states]
 
 
 # -- right through any changes -----------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_state_tables_equal_their_own_definitions(worlds: tuple[World, World]) -
     tr = worlds[0].tr
     for name in ("s.st_having", "s.st_one_row"):
         (state,) = owner(tr, name).states
-        found = compare(tr.spark, f"{state.storage}", f"({state.definition})", state.columns)
+        found = compare(tr.spark, f"{state.name}", f"({state.definition})", state.columns)
         assert found.equal, str(found)
         assert found.rows
 
@@ -198,7 +198,7 @@ def test_one_publish_and_failure_at_every_point(lake: Trickle) -> None:
     tr.create_stream_table("s.means", MEANS, mode="differential")
     hidden = states(tr, "s.means")
     assert hidden == ["_trickle.s__means__state1", "_trickle.s__means__state2"]
-    storages = [*hidden, str(owner(tr, "s.means").storage)]
+    tables = [*hidden, "s.means"]
     reader = other_session(tr)
     change(tr, 0)
     probe = tr.refresher.probe = Probe()
@@ -221,7 +221,7 @@ def test_one_publish_and_failure_at_every_point(lake: Trickle) -> None:
         assert tr.store.pointers() == pointers, point
         assert owner(tr, "s.means").states == known.states, point
         assert private_catalogs(tr) == set(), point
-        assert unreferenced(tr, storages) == set(), point
+        assert unreferenced(tr, tables) == set(), point
     tr.refresher.probe = None
     assert tr.refresh("s.means").action is Action.DIFFERENTIAL
     assert tr.verify("s.means").equal
@@ -250,7 +250,7 @@ def test_hidden_from_everybody(lake: Trickle) -> None:
     for act in (tr.refresh, tr.verify, tr.drop_stream_table, tr.explain):
         with pytest.raises(TrickleError, match=r"there is no stream table _trickle\.s__means__state1; there are: s"):
             act(inner)
-    with pytest.raises(TrickleError, match="is the storage of a stream table"):
+    with pytest.raises(TrickleError, match="is a hidden state table"):
         tr.create_stream_table("s.thief", f"SELECT * FROM {inner}")
     explained = tr.explain("s.means")
     assert all(s in explained.operators and s in str(explained.delta_sql) for s in status.states)
@@ -290,7 +290,8 @@ def test_a_change_without_effect_stops_at_the_state(lake: Trickle) -> None:
     tr.sql("CALL lake.system.rewrite_data_files(table => 's.src', options => map('rewrite-all', 'true'))")
     tr.refresh("s.many")
     after = owner(tr, "s.many")
-    assert [t.storage_pointer for t in (after, *after.states)] == [t.storage_pointer for t in (before, *before.states)]
+    assert [t.published_pointer for t in after.states] == [t.published_pointer for t in before.states]
+    assert after.published_pointer == before.published_pointer
     assert tr.refresh("s.many").action is Action.NO_DATA
     assert tr.verify("s.many").equal
 
@@ -344,7 +345,7 @@ def test_altered(lake: Trickle) -> None:
     assert len(after) == 2
     assert after[inner.definition].id == inner.id
     assert outer.definition not in after
-    assert outer.storage not in tr.store.pointers()
+    assert outer.name not in tr.store.pointers()
     assert tr.verify("s.means").equal
     tr.alter_stream_table("s.means", "SELECT k, label AS a FROM s.names")
     assert states(tr, "s.means") == []
@@ -396,7 +397,7 @@ def test_somebody_else_writes_to_a_state(lake: Trickle) -> None:
 
 
 def test_a_state_over_a_stream_table(lake: Trickle) -> None:
-    """The state, not its owner, reads the stream table below: it comes first, and its storage may move."""
+    """The state, not its owner, reads the stream table below: it comes first, and its columns may change."""
     tr = lake
     tr.create_stream_table("s.base", "SELECT k, v FROM s.src WHERE p < 2")
     tr.create_stream_table("s.top", "SELECT k, sum(v) AS t FROM s.base GROUP BY k HAVING sum(v) > 10")

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-KINDS = [
-    (v, m)
-    for v in (1, 2, 3)
-    for m in ("copy-on-write", "merge-on-read")
-    if not (v == 1 and m == "merge-on-read")
-]
+KINDS = [(v, m) for v in (1, 2, 3) for m in ("copy-on-write", "merge-on-read") if not (v == 1 and m == "merge-on-read")]
 PARTITIONED = [(2, "merge-on-read"), (3, "copy-on-write")]  # the other kinds are tested without partitions
 SEED = int(os.environ.get("INVARIANT_SEED", "7"))
 STEPS = int(os.environ.get("TRICKLE_TEST_STEPS", "8"))
@@ -41,9 +36,7 @@ def properties(version: int, mode: str) -> str:
 
 
 def pinned(spark: SparkSession, name: str) -> Any:
-    loaded = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-        spark._jsparkSession, f"lake.{name}"
-    )
+    loaded = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"lake.{name}")
     return static_table(spark, loaded.operations().current().metadataFileLocation(), name)
 
 
@@ -98,9 +91,7 @@ class Watched:
         with read_changes(self.spark, table, self.snapshot, now, self.columns) as feed:
             change = net(feed)
             assert feed.frame is None or feed.frame.columns == [*self.columns, WEIGHT]
-        expected = {
-            k: rows[k] - self.rows[k] for k in rows.keys() | self.rows.keys() if rows[k] != self.rows[k]
-        }
+        expected = {k: rows[k] - self.rows[k] for k in rows.keys() | self.rows.keys() if rows[k] != self.rows[k]}
         assert {k: w for k, w in change.items() if w} == expected, why
         self.snapshot, self.rows = now, rows
         return feed
@@ -138,9 +129,7 @@ def create(
     ("version", "mode", "part"),
     [(v, m, "PARTITIONED BY (g)" if (v, m) in PARTITIONED else "") for v, m in KINDS],
 )
-def test_every_kind_of_change(
-    spark: SparkSession, made: list[str], version: int, mode: str, part: str
-) -> None:
+def test_every_kind_of_change(spark: SparkSession, made: list[str], version: int, mode: str, part: str) -> None:
     name = create(spark, made, "id BIGINT, g INT, v STRING", version, mode, part)
     t = Watched(spark, name)
     first = t.sql("INSERT INTO {t} VALUES (1,0,'a'),(2,1,'b'),(3,0,'c'),(3,0,'c'),(4,1,NULL)")
@@ -161,16 +150,12 @@ def test_every_kind_of_change(
     assert not +net_of(spark, t)  # deleted and inserted again: no net change
     t.look("delete and insert again")
     before_compaction = t.snapshot
-    compaction = t.sql(
-        f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
-    )
+    compaction = t.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
     assert (compaction.frame, compaction.files_read) == (None, 0)
     assert t.snapshot != before_compaction
     assert t.sql(f"CALL lake.system.rewrite_manifests('{name}')").frame is None
     t.spark.sql(f"INSERT INTO lake.{name} VALUES (50, 1, 'x')")
-    t.spark.sql(
-        f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
-    )
+    t.spark.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
     t.spark.sql(f"INSERT INTO lake.{name} VALUES (51, 1, 'y')")
     across = t.look("append, compaction, append")
     assert (across.rows, across.append_only) == (2, True)
@@ -282,9 +267,7 @@ def test_partition_scoped_position_deletes(spark: SparkSession, made: list[str])
     t.sql("INSERT INTO {t} SELECT id, id % 2 FROM range(20)")
     t.sql("INSERT INTO {t} SELECT id, id % 2 FROM range(20, 40)")
     t.sql("DELETE FROM {t} WHERE id IN (2, 4, 22)")
-    scoped = [
-        r[0] for r in spark.sql(f"SELECT referenced_data_file FROM lake.{t.name}.delete_files").collect()
-    ]
+    scoped = [r[0] for r in spark.sql(f"SELECT referenced_data_file FROM lake.{t.name}.delete_files").collect()]
     t.sql("DELETE FROM {t} WHERE id IN (6, 24, 3)")
     t.sql("UPDATE {t} SET g = 7 WHERE id = 8")
     assert None in scoped
@@ -334,9 +317,7 @@ def test_expired_snapshot_is_an_error(spark: SparkSession, made: list[str]) -> N
 
 def test_facts(spark: SparkSession, made: list[str]) -> None:
     name = create(spark, made, "id BIGINT, v STRUCT<a: INT>")
-    loaded = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-        spark._jsparkSession, f"lake.{name}"
-    )
+    loaded = spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"lake.{name}")
     empty = table_facts(spark, load_metadata(spark, loaded.operations().current().metadataFileLocation()))
     assert (empty.snapshot_id, empty.total_records, empty.format_version) == (None, 0, 3)
     assert [(f.id, f.name) for f in empty.fields] == [(1, "id"), (2, "v")]
@@ -416,9 +397,7 @@ def test_compaction_costs_nothing(spark: SparkSession, made: list[str]) -> None:
     for i in range(4):
         t.sql(f"INSERT INTO {{t}} SELECT id + {i} FROM range(100)")
     old = t.snapshot
-    spark.sql(
-        f"CALL lake.system.rewrite_data_files(table => '{t.name}', options => map('rewrite-all', 'true'))"
-    )
+    spark.sql(f"CALL lake.system.rewrite_data_files(table => '{t.name}', options => map('rewrite-all', 'true'))")
     table = pinned(spark, t.name)
     seconds = []
     for _ in range(3):
@@ -434,9 +413,7 @@ def test_random_changes(spark: SparkSession, made: list[str], version: int, mode
     print(f"seed {SEED}")
     rng = random.Random(f"{SEED} {version} {mode}")
     part = rng.choice(["", "PARTITIONED BY (g)", "PARTITIONED BY (bucket(2, id))"])
-    t = Watched(
-        spark, create(spark, made, "id INT, g INT, d DOUBLE, m MAP<STRING, INT>", version, mode, part)
-    )
+    t = Watched(spark, create(spark, made, "id INT, g INT, d DOUBLE, m MAP<STRING, INT>", version, mode, part))
     snapshots: list[int] = []
     unseen = False
     for step in range(STEPS):
@@ -473,8 +450,6 @@ def test_random_changes(spark: SparkSession, made: list[str], version: int, mode
             assert feed.rows == n, (SEED, step)
         unseen = False
         if t.snapshot is not None and t.snapshot not in snapshots:
-            history = spark.sql(
-                f"SELECT snapshot_id FROM lake.{t.name}.history WHERE is_current_ancestor"
-            ).collect()
+            history = spark.sql(f"SELECT snapshot_id FROM lake.{t.name}.history WHERE is_current_ancestor").collect()
             snapshots = [r[0] for r in history]
     t.look(f"seed {SEED}")

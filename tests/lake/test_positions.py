@@ -11,7 +11,7 @@ import pytest
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.feed import read_changes
-from spark_trickle.lake.positions import append_and_delete, delete_positions
+from spark_trickle.lake.positions import append_and_delete
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ def test_delete_and_delete_again(spark: SparkSession, name: str, part: str) -> N
     ):
         table = load(spark, name)
         before = table.currentSnapshot().snapshotId()
-        after = delete_positions(spark, table, places(spark, name, where))
+        after = append_and_delete(spark, table, None, places(spark, name, where))
         gone |= more
         assert ids(spark, name) == Counter(set(range(300)) - gone)
         assert after == load(spark, name).currentSnapshot().snapshotId()
@@ -99,7 +99,7 @@ def test_append_and_delete_in_one_commit(spark: SparkSession, name: str, part: s
 def test_many_positions(spark: SparkSession, name: str) -> None:
     create(spark, name)
     spark.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ id + 1000, 0, 'b' FROM range(50000)")
-    delete_positions(spark, load(spark, name), places(spark, name, "id >= 1000 AND id % 5 = 0"))
+    append_and_delete(spark, load(spark, name), None, places(spark, name, "id >= 1000 AND id % 5 = 0"))
     assert spark.sql(f"SELECT count(*), count_if(id >= 1000 AND id % 5 = 0) FROM {name}").first() == (
         40300,
         0,
@@ -112,7 +112,7 @@ def test_conflict_publishes_nothing(spark: SparkSession, name: str) -> None:
     spark.sql(f"DELETE FROM {name} WHERE id = 6")
     at = load(spark, name).currentSnapshot().snapshotId()
     with pytest.raises(Exception, match="concurrently added DV"):
-        delete_positions(spark, table, found)
+        append_and_delete(spark, table, None, found)
     assert load(spark, name).currentSnapshot().snapshotId() == at
     assert ids(spark, name) == Counter(set(range(300)) - {6})
 
@@ -120,9 +120,9 @@ def test_conflict_publishes_nothing(spark: SparkSession, name: str) -> None:
 def test_refusals(spark: SparkSession, name: str) -> None:
     create(spark, name, version=2)
     with pytest.raises(TrickleError, match="not a v3 table"):
-        delete_positions(spark, load(spark, name), {"x": [1]})
+        append_and_delete(spark, load(spark, name), None, {"x": [1]})
     spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('format-version'='3')")
     # Files of a table that was never partitioned are not looked up: their positions come from a scan of the table.
     spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(2, id)")
     with pytest.raises(TrickleError, match="no data file"):
-        delete_positions(spark, load(spark, name), {"x": [1]})
+        append_and_delete(spark, load(spark, name), None, {"x": [1]})

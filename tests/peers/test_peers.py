@@ -16,7 +16,7 @@ import pytest
 from spark_trickle import Action, Trickle, TrickleError, connect
 from spark_trickle.model import TableName
 from spark_trickle.sql.algebra import Operator
-from tests.engine.lakes import other_session, private_catalogs, rows, storage_of
+from tests.engine.lakes import other_session, private_catalogs, rows
 
 TOTALS = "SELECT k, count(*) AS n, sum(v) AS total FROM {source} GROUP BY k"
 
@@ -137,7 +137,7 @@ def test_pinned_source_is_not_written_again(module_tr: Trickle) -> None:
     (snapshot,) = rows(session, "SELECT max_by(snapshot_id, committed_at) FROM lake.s.moving_src.snapshots")
     pinned = f"SELECT k, count(*) AS n FROM s.moving_src VERSION AS OF {snapshot[0]} GROUP BY k"
     tr.create_stream_table("s.pinned", pinned)
-    before = tr.store.pointers()[TableName.of(storage_of(tr, "s.pinned"))]
+    before = tr.store.pointers()[TableName.of("s.pinned")]
     for _ in range(2):
         assert tr.refresh("s.pinned").action is Action.NO_DATA
     assert tr.store.pointers()[before.name] == before
@@ -151,7 +151,7 @@ def test_source_that_does_not_change_is_not_written_again(module_tr: Trickle) ->
     tr.sql("INSERT INTO s.still SELECT CAST(id AS INT), concat('k', id) FROM range(10)")
     joined = "SELECT o.id, o.v, d.label FROM {source} o JOIN s.still d ON o.k = d.k"
     name = make(tr, "beside", joined)
-    before = tr.store.pointers()[TableName.of(storage_of(tr, name))]
+    before = tr.store.pointers()[TableName.of(name)]
     assert tr.refresh(name).action is Action.NO_DATA
     assert tr.store.pointers()[before.name] == before
     tr.sql("INSERT INTO s.beside_src VALUES (1000, 1, 1)")
@@ -167,8 +167,7 @@ def test_source_that_does_not_change_is_not_written_again(module_tr: Trickle) ->
 def test_foreign_append_to_the_target(module_tr: Trickle) -> None:
     """ClickHouse/ClickHouse #120364: an append by anyone else loses the cursor, and all rows are appended again."""
     tr, name, source = module_tr, make(module_tr, "target", mode="auto"), "s.target_src"
-    storage = f"lake.{storage_of(tr, name)}"
-    other_session(tr).sql(f"INSERT INTO {storage} SELECT * FROM {storage} WHERE k = 3")
+    other_session(tr).sql(f"INSERT INTO lake.{name} SELECT * FROM lake.{name} WHERE k = 3")
     tr.sql(f"INSERT INTO {source} VALUES (1000, 1, 1)")
     result = tr.refresh(name)
     assert result.action is Action.REINITIALIZE
@@ -176,8 +175,7 @@ def test_foreign_append_to_the_target(module_tr: Trickle) -> None:
     assert_exact(tr, name, source)
     assert tr.refresh(name).action is Action.NO_DATA, "where it stands is not kept in the target"
     # A commit that changes no row is not taken for one that does.
-    storage = f"lake.{storage_of(tr, name)}"
-    other_session(tr).sql(f"ALTER TABLE {storage} SET TBLPROPERTIES ('owner-note' = 'hello')")
+    other_session(tr).sql(f"ALTER TABLE lake.{name} SET TBLPROPERTIES ('owner-note' = 'hello')")
     tr.sql(f"INSERT INTO {source} VALUES (1001, 1, 1)")
     assert tr.refresh(name).action is Action.DIFFERENTIAL
     assert_exact(tr, name, source)

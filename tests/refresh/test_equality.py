@@ -147,4 +147,3 @@ def test_open_columns_are_not_compared(spark: SparkSession) -> None:
 def test_names_with_quotes(spark: SparkSession) -> None:
     side = "(SELECT 1 AS `a``b.c'\"`)"
     assert compare(spark, side, side, (Column("a`b.c'\"", "int"),)).equal
-

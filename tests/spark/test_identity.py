@@ -61,7 +61,7 @@ HELD = [
     "CAST(X'FF00C328' AS STRING)",
     "array(CAST(X'FF' AS STRING), 'ü', NULL)",
     "map(CAST(X'FF' AS STRING), X'00')",
-    "parse_json('{\"b\": [1, \"1\", 1.0, null], \"a\": {}}')",
+    'parse_json(\'{"b": [1, "1", 1.0, null], "a": {}}\')',
     "to_variant_object(named_struct('d', DATE'2024-01-01', 't', TIMESTAMP'1500-01-01 00:00:00'))",
     "-0.0D",
     "float('NaN')",

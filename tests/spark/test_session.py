@@ -203,9 +203,7 @@ def java(folder: Path, text: str) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize(
-    ("text", "major"), [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "21"', 21)]
-)
+@pytest.mark.parametrize(("text", "major"), [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "21"', 21)])
 def test_java_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, major: int) -> None:
     monkeypatch.setenv("JAVA_HOME", java(tmp_path, text))
     assert session.java_version() == (major, str(tmp_path / "bin" / "java"))

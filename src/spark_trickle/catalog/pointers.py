@@ -33,16 +33,6 @@ class PointerWriter:
         if changed.rowcount != 1:
             raise conflict(name)
 
-    def replace_view(self, name: TableName, new: str) -> None:
-        """Move a view of the lake, whatever it shows now; gone, or a table by now: PUBLISH_CONFLICT."""
-        p = tables.iceberg_tables
-        statement = update(p).where(and_(at(LAKE, name), p.c.iceberg_type == "VIEW"))
-        changed = self.connection.execute(
-            statement.values(metadata_location=_location(new), previous_metadata_location=p.c.metadata_location)
-        )
-        if changed.rowcount != 1:
-            raise conflict(name)
-
     def insert_pointer(self, pointer: Pointer) -> None:
         """A new table or view of the lake, with its namespace; something has the name: NAME_TAKEN."""
         p = tables.iceberg_tables
@@ -55,11 +45,6 @@ class PointerWriter:
     def delete_pointer(self, name: TableName) -> bool:
         """Whether there was one. The files stay."""
         return self.connection.execute(delete(tables.iceberg_tables).where(at(LAKE, name))).rowcount == 1
-
-    def delete_view(self, name: TableName) -> bool:
-        """Whether there was one. A table of that name is somebody else's, and stays."""
-        p = tables.iceberg_tables
-        return self.connection.execute(delete(p).where(and_(at(LAKE, name), p.c.iceberg_type == "VIEW"))).rowcount == 1
 
     def ensure_namespace(self, namespace: str, catalog: str = LAKE) -> None:
         self._ensure_namespaces(catalog, [namespace])

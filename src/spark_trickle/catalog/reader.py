@@ -32,10 +32,7 @@ _MANY = 500  # past this many names it is cheaper to read every pointer than to 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A stream table with the pointers of its inputs and storage at one instant.
-
-    An input that is a stream table has a pointer under its storage's name and one under its own (the view).
-    """
+    """A stream table with its own pointer and those of its inputs at one instant."""
 
     stream_table: StreamTable
     pointers: dict[TableName, Pointer]
@@ -65,8 +62,7 @@ _one = _with_dependencies.where(
 
 
 def _check_statement() -> Select[Any]:
-    upstream = _s.alias("upstream")
-    own, behind, storage = _p.alias("own"), _p.alias("behind"), _p.alias("storage")
+    own, input_ = _p.alias("own"), _p.alias("input")
 
     def points(alias: Any, namespace: Any, name: Any) -> Any:
         at = and_(alias.c.table_namespace == namespace, alias.c.table_name == name)
@@ -74,13 +70,11 @@ def _check_statement() -> Select[Any]:
 
     joined = (
         _s.outerjoin(_d, _d.c.stream_table_id == _s.c.id)
-        .outerjoin(storage, points(storage, _s.c.storage_namespace, _s.c.storage_name))
-        .outerjoin(own, points(own, _d.c.input_namespace, _d.c.input_name))
-        .outerjoin(upstream, and_(upstream.c.namespace == _d.c.input_namespace, upstream.c.name == _d.c.input_name))
-        .outerjoin(behind, points(behind, upstream.c.storage_namespace, upstream.c.storage_name))
+        .outerjoin(own, points(own, _s.c.namespace, _s.c.name))
+        .outerjoin(input_, points(input_, _d.c.input_namespace, _d.c.input_name))
     )
     columns = [*_prefixed(_s, "s_"), *_prefixed(_d, "d_")]
-    for alias, prefix in ((storage, "p0_"), (own, "p1_"), (behind, "p2_")):
+    for alias, prefix in ((own, "p0_"), (input_, "p1_")):
         columns += _prefixed(alias, prefix)
     return select(*columns).select_from(joined).where(_named).order_by(_d.c.position)
 
@@ -143,7 +137,7 @@ class CatalogReader:
             return None
         pointers: dict[TableName, Pointer] = {}
         for row in found:
-            for prefix in ("p0_", "p1_", "p2_"):
+            for prefix in ("p0_", "p1_"):
                 if row[prefix + "table_name"] is not None:
                     pointer = rows.pointer(
                         row[prefix + "table_namespace"],
@@ -176,18 +170,18 @@ class CatalogReader:
         found = self._rows(select(h).where(h.c.refresh_id == refresh_id))
         return rows.history_entry(found[0]) if found else None
 
-    def change_log(self, storages: Collection[TableName]) -> tuple[LogEntry, ...]:
-        """The change log of these storage tables, in the order of publishing."""
-        if not storages:
+    def change_log(self, names: Collection[TableName]) -> tuple[LogEntry, ...]:
+        """The change log of these stream tables, in the order of publishing."""
+        if not names:
             return ()
         c = tables.change_log
-        named = tuple_(_s.c.storage_namespace, _s.c.storage_name).in_([(n.namespace, n.name) for n in sorted(storages)])
+        named = tuple_(_s.c.namespace, _s.c.name).in_([(n.namespace, n.name) for n in sorted(names)])
         joined = c.join(_s, _s.c.id == c.c.stream_table_id)
-        statement = select(c, _s.c.storage_namespace, _s.c.storage_name).select_from(joined).where(named)
+        statement = select(c, _s.c.namespace, _s.c.name).select_from(joined).where(named)
         return tuple(rows.log_entry(row) for row in self._rows(statement.order_by(c.c.id)))
 
     def published(self, stream_table_id: int, snapshots: Collection[int]) -> dict[int, datetime]:
-        """When each of these snapshots of a storage was published; those that never were are left out."""
+        """When each of these snapshots of a stream table was published; those that never were are left out."""
         found: dict[int, datetime] = {}
         h = tables.refresh_history
         ids = sorted(set(snapshots))
@@ -207,7 +201,7 @@ class CatalogReader:
         return (found[0]["snapshot_id"], found[0]["ended_at"]) if found else None
 
     def was_published(self, snapshot_id: int) -> bool:
-        """Whether a refresh published this snapshot of its storage, even if it has expired since."""
+        """Whether a refresh published this snapshot of its stream table, even if it has expired since."""
         h = tables.refresh_history
         done = and_(h.c.snapshot_id == snapshot_id, h.c.state == "COMPLETED")
         return bool(self._rows(select(h.c.id).where(done).limit(1)))

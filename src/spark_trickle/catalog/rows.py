@@ -80,14 +80,14 @@ class LoggedFile:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """What turns a storage table at `from_snapshot` into the one at `to_snapshot`. `id` is 0 before it has a row."""
+    """What turns a stream table at `from_snapshot` into the one at `to_snapshot`. `id` is 0 before it has a row."""
 
     from_snapshot: int
     to_snapshot: int
     rows: int
     files: tuple[LoggedFile, ...]
     id: int = 0
-    storage: TableName | None = None
+    table: TableName | None = None
 
 
 class Fields:
@@ -217,7 +217,7 @@ def files_of(values: RowMapping) -> tuple[LoggedFile, ...]:
 
 
 def log_entry(values: RowMapping) -> LogEntry:
-    """A row of the log, joined with the storage of its stream table."""
+    """A row of the log, joined with the name of its stream table."""
     row = Fields("trickle_change_log", values)
     return LogEntry(
         from_snapshot=row.number("from_snapshot"),
@@ -225,7 +225,7 @@ def log_entry(values: RowMapping) -> LogEntry:
         rows=row.number("rows"),
         files=row.json("files", _files),
         id=row.number("id"),
-        storage=TableName(row.text("storage_namespace"), row.text("storage_name")),
+        table=TableName(row.text("namespace"), row.text("name")),
     )
 
 
@@ -255,14 +255,13 @@ def stream_table(values: RowMapping, dependencies: tuple[Dependency, ...]) -> St
         mode=row.choice("mode", Mode),
         schedule=row.text_or_none("schedule"),
         status=row.choice("status", Status),
-        storage=TableName(row.text("storage_namespace"), row.text("storage_name")),
         columns=row.json("columns", _columns),
         incremental=row.flag("incremental"),
         reason=row.text_or_none("reason"),
         fingerprint=row.text("fingerprint"),
         layout=row.text("layout"),
-        storage_snapshot=row.number_or_none("storage_snapshot"),
-        storage_pointer=row.text_or_none("storage_pointer"),
+        published_snapshot=row.number_or_none("published_snapshot"),
+        published_pointer=row.text_or_none("published_pointer"),
         data_timestamp=row.moment_or_none("data_timestamp"),
         consecutive_errors=row.number("consecutive_errors"),
         last_error=row.text_or_none("last_error"),
@@ -273,6 +272,8 @@ def stream_table(values: RowMapping, dependencies: tuple[Dependency, ...]) -> St
         star=row.choice("star", Star),
         shapes=() if row.text_or_none("shapes") is None else row.json("shapes", _shapes),
         settings=() if row.text_or_none("settings") is None else row.json("settings", _settings),
+        table_uuid=row.text_or_none("table_uuid"),
+        file_schema="" if row.text_or_none("file_schema") is None else json.dumps(row.json("file_schema", dict)),
     )
 
 

@@ -45,14 +45,13 @@ class StreamTableFields(TypedDict, total=False):
     mode: Mode
     schedule: str | None
     status: Status
-    storage: TableName
     columns: tuple[Column, ...]
     incremental: bool
     reason: str | None
     fingerprint: str
     layout: str
-    storage_snapshot: int | None
-    storage_pointer: str | None
+    published_snapshot: int | None
+    published_pointer: str | None
     data_timestamp: datetime | None
     consecutive_errors: int
     last_error: str | None
@@ -65,6 +64,8 @@ class StreamTableFields(TypedDict, total=False):
     star: Star
     shapes: tuple[tuple[TableName, Shape], ...]
     settings: tuple[tuple[str, str | None], ...]
+    table_uuid: str | None
+    file_schema: str
 
 
 class CatalogStore(CatalogReader):
@@ -102,21 +103,22 @@ class Transaction(PointerWriter):
         namespace: str,
         mode: Mode,
         schedule: str | None,
-        storage: TableName,
         columns: tuple[Column, ...],
         incremental: bool,
         reason: str | None,
         fingerprint: str,
         layout: str,
         status: Status = Status.INITIALIZING,
-        storage_snapshot: int | None = None,
-        storage_pointer: str | None = None,
+        published_snapshot: int | None = None,
+        published_pointer: str | None = None,
         data_timestamp: datetime | None = None,
         owner_id: int | None = None,
         functions: tuple[tuple[str, str], ...] = (),
         star: Star = Star.PIN,
         shapes: tuple[tuple[TableName, Shape], ...] = (),
         settings: tuple[tuple[str, str | None], ...] = (),
+        table_uuid: str | None = None,
+        file_schema: str = "",
     ) -> int:
         """Returns the id. A stream table of that name: NAME_TAKEN."""
         values = _stream_table_values(
@@ -127,14 +129,13 @@ class Transaction(PointerWriter):
                 "mode": mode,
                 "schedule": schedule,
                 "status": status,
-                "storage": storage,
                 "columns": columns,
                 "incremental": incremental,
                 "reason": reason,
                 "fingerprint": fingerprint,
                 "layout": layout,
-                "storage_snapshot": storage_snapshot,
-                "storage_pointer": storage_pointer,
+                "published_snapshot": published_snapshot,
+                "published_pointer": published_pointer,
                 "data_timestamp": data_timestamp,
                 "consecutive_errors": 0,
                 "owner_id": owner_id,
@@ -142,6 +143,8 @@ class Transaction(PointerWriter):
                 "star": star,
                 "shapes": shapes,
                 "settings": settings,
+                "table_uuid": table_uuid,
+                "file_schema": file_schema,
             }
         )
         s = tables.stream_tables
@@ -187,12 +190,6 @@ class Transaction(PointerWriter):
         ]
         if values:
             self.connection.execute(insert(d), values)
-
-    def rename_input(self, old: TableName, new: TableName) -> None:
-        """Consumers of a storage that was replaced read the new one; their frontier still names the old table."""
-        d = tables.dependencies
-        where = and_(d.c.input_namespace == old.namespace, d.c.input_name == old.name)
-        self.connection.execute(update(d).where(where).values(input_namespace=new.namespace, input_name=new.name))
 
     def move_frontiers(self, input: TableName, old: str, new: str) -> None:
         """A commit without rows moved a source from one metadata file to the next: frontiers go along."""
@@ -287,31 +284,30 @@ class Transaction(PointerWriter):
     def _add_history(self, **values: Any) -> None:
         self.connection.execute(insert(tables.refresh_history).values(process=self._owner.id, **values))
 
-    # Inputs and storages
+    # Inputs
 
-    def retire(self, storage: TableName) -> None:
-        """The lake no longer has this storage; its files are garbage once no attempt and no cut holds them."""
+    def retire(self, name: TableName) -> None:
+        """The lake no longer has this table; its files are garbage once no attempt and no cut holds them."""
         p = tables.iceberg_tables
-        location = self.connection.execute(select(p.c.metadata_location).where(at(LAKE, storage))).scalar()
+        location = self.connection.execute(select(p.c.metadata_location).where(at(LAKE, name))).scalar()
         if location is not None:
-            self.delete_pointer(storage)
-            self.add_garbage(location, kind="table", reason=f"{storage} was replaced or dropped")
+            self.delete_pointer(name)
+            self.add_garbage(location, kind="table", reason=f"{name} was dropped")
 
-    def hold_inputs(self, storages: Iterable[TableName]) -> None:
-        """Keep stream tables that were read from being dropped or moved before the end; gone: PUBLISH_CONFLICT."""
+    def hold_inputs(self, names: Iterable[TableName]) -> None:
+        """Keep stream tables that were read from being dropped before the end; gone: PUBLISH_CONFLICT."""
         s = tables.stream_tables
-        for storage in sorted(storages):
-            there = and_(s.c.storage_namespace == storage.namespace, s.c.storage_name == storage.name)
+        for name in sorted(names):
             # A shared lock, where the database has one: SQLite lets nobody else write at all.
-            if self.connection.execute(select(s.c.id).where(there).with_for_update(read=True)).first() is None:
-                raise conflict(storage)
+            if self.connection.execute(select(s.c.id).where(_of(s, name)).with_for_update(read=True)).first() is None:
+                raise conflict(name)
 
-    def readers_of(self, storages: Iterable[TableName]) -> tuple[TableName, ...]:
+    def readers_of(self, names: Iterable[TableName]) -> tuple[TableName, ...]:
         """The stream tables that read one of these."""
         d, s = tables.dependencies, tables.stream_tables
         found: dict[TableName, None] = {}
-        for storage in storages:
-            reads = and_(d.c.input_namespace == storage.namespace, d.c.input_name == storage.name)
+        for name in names:
+            reads = and_(d.c.input_namespace == name.namespace, d.c.input_name == name.name)
             readers = select(s.c.namespace, s.c.name).join(d, d.c.stream_table_id == s.c.id).where(reads)
             found.update({TableName(row[0], row[1]): None for row in self.connection.execute(readers)})
         return tuple(sorted(found))
@@ -497,9 +493,6 @@ def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:
     if "name" in values:
         name = checked(values["name"])
         values |= {"namespace": name.namespace, "name": name.name}
-    if "storage" in values:
-        storage = checked(values.pop("storage"))
-        values |= {"storage_namespace": storage.namespace, "storage_name": storage.name}
     if "columns" in values:
         values["columns"] = rows.columns_json(values["columns"])
     if "functions" in values:
@@ -507,6 +500,8 @@ def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:
         values["functions_used"] = _json(used) if used else None
     if "shapes" in values:
         values["shapes"] = rows.shapes_json(values["shapes"]) if values["shapes"] else None
+    if "file_schema" in values:
+        values["file_schema"] = values["file_schema"] or None
     if "settings" in values:
         values["settings"] = _json(dict(values["settings"])) if values["settings"] else None
     for key in ("mode", "status", "star"):

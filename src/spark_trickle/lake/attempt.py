@@ -174,6 +174,12 @@ class Attempt:
         self.register([Pointer(pinned, location, is_view=False)])
         return self.qualified(pinned)
 
+    def show_all(self, pointer: Pointer, schema: str) -> TableName:
+        """A copy of a stream table, in this attempt only, that shows the columns its schema hides."""
+        copy = TableName(PINNED_NAMESPACE, f"p{next(self._names)}")
+        self.register([Pointer(copy, self.pinned_metadata(pointer, schema=schema), is_view=False)])
+        return copy
+
     def pinned_metadata(self, pointer: Pointer, *, at: int | None = NOW, schema: str | None = None) -> str:
         """A metadata file of the table at an old snapshot (None: EMPTY) or in another schema, for this attempt only."""
         if is_delta(pointer.location):
@@ -192,11 +198,18 @@ class Attempt:
             builder = builder.setDefaultPartitionSpec(iceberg.PartitionSpec.unpartitioned())
             builder = builder.setDefaultSortOrder(iceberg.SortOrder.unsorted())
             builder = builder.setCurrentSchema(iceberg.SchemaParser.fromJson(schema), current.lastColumnId())
+            builder = builder.setProperties(self._by_positions())
         location = self.lake.new_pin()
         output = jvm.file_io(self.lake.session).newOutputFile(location)
         iceberg.TableMetadataParser.write(builder.discardChanges().build(), output)
         self.scratch.append(location)
         return location
+
+    def _by_positions(self) -> Java:
+        """What keeps a DELETE from rewriting data files."""
+        found = jvm.handles(self.session).jvm.java.util.HashMap()
+        found.put("write.delete.mode", "merge-on-read")
+        return found
 
     def replace_view(self, name: TableName, text: str) -> None:
         """Another text for a view, in this attempt only; its metadata file is deleted with the attempt."""

@@ -1,4 +1,4 @@
-"""What a refresh wrote to a storage table, for its consumers: from memory in the same attempt, from files afterwards.
+"""What a refresh wrote to a stream table, for its consumers: from memory in the same attempt, from files afterwards.
 
 A `Delta` is exactly the rows that left and the rows that entered, as relations of the attempt. A `LogEntry` is the same
 as Parquet files that no table refers to, named by a row of the catalog that the publish writes. `read` gives a consumer
@@ -32,12 +32,12 @@ _CONTENT = "org.apache.iceberg.ContentFile"
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """The rows that one refresh removed from and added to a storage table, over views of its attempt.
+    """The rows that one refresh removed from and added to a stream table, over views of its attempt.
 
-    `select` gives the storage's columns and the weight; where nothing left, every weight is 1.
+    `select` gives all its columns and the weight; where nothing left, every weight is 1.
     """
 
-    storage: TableName
+    table: TableName
     from_snapshot: int
     to_snapshot: int
     select: str
@@ -204,7 +204,7 @@ def write(session: SparkSession, table: Java, delta: Delta, catalog: str) -> Log
 def passed(
     entries: Sequence[LogEntry], frontiers: Iterable[int | None], sequence: Mapping[int, int]
 ) -> tuple[LogEntry, ...]:
-    """Entries of one storage table that no consumer needs any more.
+    """Entries of one stream table that no consumer needs any more.
 
     `sequence` numbers the snapshots that the table still has. A consumer whose frontier is not among them, or which is
     EMPTY, does not read the log.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from spark_trickle.lake import jvm
 from spark_trickle.lake.changelog import log_folder
 from spark_trickle.lake.jvm import Java
 from spark_trickle.lake.tables import Lake, is_pin
-from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
+from spark_trickle.model import STREAM_TABLE_MARK, Pointer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,41 +25,40 @@ def clean_up(session: SparkSession, store: CatalogStore, lake: Lake) -> tuple[st
     """Close the books of dead processes; returns the refresh ids that were found unfinished."""
     found = recover(store)
     dead = {leftover.catalog for leftover in found.leftovers}
+    ours = {part.name for table in store.stream_tables() for part in (table, *table.states)}
     for leftover in found.leftovers:
         live = store.pointers()
+        never_published = []
         for pointer in leftover.pointers:
             try:
-                if _is_storage(pointer):
-                    _delete_log(session, store, lake, pointer, leftover.catalog)
                 if is_pin(pointer):
                     delete_files(session, [pointer.location])
-                elif dead.issuperset(store.catalogs_with(pointer.name)):  # else a cut or a reader uses the files
-                    _delete_staged(session, store, lake, pointer, live)
+                elif pointer.name in ours and pointer.name in live:
+                    _delete_log(session, store, lake, pointer, leftover.catalog)
+                    if dead.issuperset(store.catalogs_with(pointer.name)):  # else a cut or a reader uses the files
+                        _delete_staged(session, store, lake, pointer, live[pointer.name])
+                elif pointer.name not in live and _is_marked(lake, pointer):
+                    never_published.append(pointer)
             except Exception as error:  # a leftover that cannot be read must not keep the lake shut
                 _log.warning("left behind: %s (%s)", pointer.location, jvm.why(error))
         with store.write() as tx:
             tx.drop_catalog(leftover.catalog)
+            for pointer in never_published:  # deleted below, unless a catalog has it under another name
+                tx.add_garbage(pointer.location, kind="table", reason=f"{pointer.name} was never published")
     sweep(session, store)
     return found.failed
 
 
-def _is_storage(pointer: Pointer) -> bool:
-    return not pointer.is_view and pointer.name.namespace == HIDDEN_NAMESPACE
+def _is_marked(lake: Lake, pointer: Pointer) -> bool:
+    return not pointer.is_view and bool(lake.metadata(pointer.location).properties().containsKey(STREAM_TABLE_MARK))
 
 
 def _delete_staged(
-    session: SparkSession, store: CatalogStore, lake: Lake, pointer: Pointer, live: Mapping[TableName, Pointer]
+    session: SparkSession, store: CatalogStore, lake: Lake, pointer: Pointer, published: Pointer
 ) -> None:
-    published = live.get(pointer.name)
-    if not _is_storage(pointer):
+    if published.is_view or published.location == pointer.location:
         return
-    if published is not None and published.location == pointer.location:
-        return
-    staged = lake.metadata(pointer.location)
-    if published is None:
-        drop_files(session, staged)
-        return
-    kept = lake.metadata(published.location)
+    staged, kept = lake.metadata(pointer.location), lake.metadata(published.location)
     head = staged.currentSnapshot()
     # Only the one snapshot that was staged on top of a published one: what was published and has expired since may
     # have live files.

@@ -1,6 +1,6 @@
 """A cut is a catalog: every pointer of the lake, copied at one instant under another catalog name.
 
-A reader at a cut sees all tables, and the public views of stream tables, as they were at that instant, with its SQL
+A reader at a cut sees all tables, stream tables too, as they were at that instant, with its SQL
 unchanged. A named cut stays until it is dropped; tags keep its snapshots from expiring.
 """
 
@@ -23,7 +23,7 @@ from spark_trickle.lake.cleanup import delete_files, sweep
 from spark_trickle.lake.functions import Functions
 from spark_trickle.lake.protect import FOREVER
 from spark_trickle.lake.tables import Lake, is_pin
-from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, Pointer, TableName
+from spark_trickle.model import LAKE, Pointer, TableName
 from spark_trickle.spark.compile import quote
 from spark_trickle.spark.reading import refuse_write
 from spark_trickle.spark.session import close_catalog, has_delta, new_session, use_delta
@@ -114,8 +114,9 @@ class Cuts:
         """A copy of each source's metadata file: writers may have old ones deleted."""
         iceberg, io = jvm.handles(self.lake.session).jvm.org.apache.iceberg, jvm.file_io(self.lake.session)
         kept: dict[TableName, str] = {}
+        ours = {part.name for table in self.store.stream_tables() for part in (table, *table.states)}
         for pointer in self.store.pointers(catalog).values():
-            if not pointer.is_view and pointer.name.namespace != HIDDEN_NAMESPACE:
+            if not pointer.is_view and pointer.name not in ours:
                 kept[pointer.name] = self.lake.new_pin()
                 metadata = self.lake.metadata(pointer.location)
                 iceberg.TableMetadataParser.write(metadata, io.newOutputFile(kept[pointer.name]))

@@ -21,16 +21,20 @@ if TYPE_CHECKING:
 Positions = Mapping[str, Sequence[int]]  # data file (`_file`) -> row positions (`_pos`)
 
 
-def delete_positions(session: SparkSession, table: Java, positions: Positions) -> int:
-    """Delete rows by (`_file`, `_pos`) from a v3 table in one commit; gives the new snapshot id."""
-    return append_and_delete(session, table, None, positions)
-
-
-def append_and_delete(session: SparkSession, table: Java, frame: DataFrame | None, positions: Positions) -> int:
-    """Append the rows of `frame` and delete rows by position, in one commit; gives the new snapshot id.
+def append_and_delete(
+    session: SparkSession,
+    table: Java,
+    frame: DataFrame | None,
+    positions: Positions,
+    *,
+    through: Java | None = None,
+    deletes_of: Java | None = None,
+) -> int:
+    """Append the rows of `frame` and delete rows by (`_file`, `_pos`), in one commit; gives the new snapshot id.
 
     `table` comes from a catalog, which receives the commit. Fails when the table changed since it was loaded in a way
-    that touches the same data files.
+    that touches the same data files. The rows are written `through` a stand-in that has more columns, if there is one.
+    `deletes_of` is a snapshot of a copy of the table whose deletes are taken over.
     """
     if table.operations().current().formatVersion() < 3:
         raise TrickleError("INTERNAL", f"{table.name()} is not a v3 table: it has no deletion vectors.")
@@ -40,21 +44,47 @@ def append_and_delete(session: SparkSession, table: Java, frame: DataFrame | Non
     try:
         if positions:
             written += _delete(session, table, base.snapshotId(), positions, commit)
+        if deletes_of is not None:
+            io = table.io()
+            for file in deletes_of.addedDeleteFiles(io):
+                written.append(file.location())
+                commit.addDeletes(file)
+            for file in deletes_of.removedDeleteFiles(io):
+                commit.removeDeletes(file)
         if frame is not None:
-            files = write_files(session, table, frame).iterator()
-            while files.hasNext():
-                file = files.next()
+            for file in write_files(session, through or table, frame):
                 written.append(file.location())
                 commit.addRows(file)
         if base is not None:
             commit.validateFromSnapshot(base.snapshotId())
         commit.commit()
     except Exception:
-        for path in written:  # no snapshot names them
-            table.io().deleteFile(path)
+        _forget(table, written)
         raise
     snapshot: int = table.currentSnapshot().snapshotId()
     return snapshot
+
+
+def replace_all(session: SparkSession, table: Java, frame: DataFrame, *, through: Java | None = None) -> int:
+    """Put the rows of `frame` in the place of all rows, in one commit; gives the new snapshot id."""
+    everything = handles(session).jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
+    commit = table.newOverwrite().overwriteByRowFilter(everything)
+    written: list[str] = []
+    try:
+        for file in write_files(session, through or table, frame):
+            written.append(file.location())
+            commit.addFile(file)
+        commit.commit()
+    except Exception:
+        _forget(table, written)
+        raise
+    snapshot: int = table.currentSnapshot().snapshotId()
+    return snapshot
+
+
+def _forget(table: Java, written: Sequence[str]) -> None:
+    for path in written:  # no snapshot names them
+        table.io().deleteFile(path)
 
 
 def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:

@@ -4,7 +4,7 @@ Four conditions, all checked before anything is visible:
 1. the lake's pointer is still the one the attempt started from;
 2. the chain from the staged snapshot down to the base holds only snapshots that the attempt recorded;
 3. the lease's fencing token is current, inside the same transaction;
-4. the stream tables that were read are still there, in the same storage.
+4. the stream tables that were read are still there.
 Any failure publishes nothing.
 """
 
@@ -28,10 +28,8 @@ class Member:
     name: TableName
     lease: Lease
     staging: Staging | None = None
-    reads: tuple[TableName, ...] = ()  # storages of other stream tables: they must still be there
-    view: Pointer | None = None  # the public view, when it is new or names another storage
-    view_is_new: bool = False
-    retired: TableName | None = None  # the storage that the new one replaces
+    reads: tuple[TableName, ...] = ()  # other stream tables: they must still be there
+    retired: TableName | None = None  # a hidden state table that goes
     write: Callable[[Transaction], None] = field(default=lambda _tx: None)  # frontier, history, status
 
 
@@ -60,14 +58,9 @@ def _move(tx: Transaction, member: Member) -> None:
     staging = member.staging
     if staging is not None:
         if staging.base is None:
-            tx.insert_pointer(Pointer(staging.storage, staging.location, is_view=False))
+            tx.insert_pointer(Pointer(staging.name, staging.location, is_view=False))
         elif staging.location != staging.base.location:
-            tx.swap_pointer(staging.storage, staging.base.location, staging.location)
-    if member.view is not None:
-        if member.view_is_new:
-            tx.insert_pointer(member.view)
-        else:
-            tx.replace_view(member.view.name, member.view.location)
+            tx.swap_pointer(staging.name, staging.base.location, staging.location)
     if member.retired is not None:
         tx.retire(member.retired)
 
@@ -80,13 +73,13 @@ def check_chain(lake: Lake, staging: Staging) -> None:
     current = metadata.currentSnapshot()
     at = None if current is None else current.snapshotId()
     if at != (staging.recorded[-1] if staging.recorded else base):
-        raise _foreign(staging.storage)
+        raise _foreign(staging.name)
     while at is not None and at != base:
         if at not in recorded:
-            raise _foreign(staging.storage)
+            raise _foreign(staging.name)
         at = metadata.snapshot(at).parentId()
     if at != base:
-        raise _foreign(staging.storage)
+        raise _foreign(staging.name)
 
 
 def _foreign(name: TableName) -> TrickleError:

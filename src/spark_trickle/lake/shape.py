@@ -30,14 +30,14 @@ def reshape(known: str, schema: str, seen: Seen, *, follow: bool) -> str | None:
     """
     before, now = json.loads(known), json.loads(schema)
     shaped = _struct(before, now, seen.names if follow else None, follow=follow)
-    if _bare(shaped["fields"]) == _bare(now["fields"]) or _only_more(shaped, now, seen):
+    if bare(shaped["fields"]) == bare(now["fields"]) or _only_more(shaped, now, seen):
         return None
     return json.dumps({**now, **shaped})
 
 
 def same(one: str, other: str) -> bool:
     """Whether two schemas differ in nothing but their numbers."""
-    return one == other or _bare(json.loads(one)) == _bare(json.loads(other))
+    return one == other or bare(json.loads(one)) == bare(json.loads(other))
 
 
 def lost(used: str, now: str) -> tuple[str, ...]:
@@ -70,12 +70,12 @@ def _type(text: str) -> Any:
     return json.loads(text) if text.startswith("{") else text
 
 
-def _bare(schema: Any) -> Any:
+def bare(schema: Any) -> Any:
     """Without what has no meaning for a reader: numbers of schemas, comments, defaults of later writes."""
     if isinstance(schema, dict):
         dropped = ("schema-id", "identifier-field-ids", "doc", "write-default", "required", "element-required")
-        return {k: _bare(v) for k, v in schema.items() if k not in (*dropped, "value-required")}
-    return [_bare(v) for v in schema] if isinstance(schema, list) else schema
+        return {k: bare(v) for k, v in schema.items() if k not in (*dropped, "value-required")}
+    return [bare(v) for v in schema] if isinstance(schema, list) else schema
 
 
 def _struct(before: Schema, now: Schema, keep: Collection[str] | None, *, follow: bool) -> Schema:
@@ -119,7 +119,7 @@ def _only_more(shaped: Schema, now: Schema, seen: Seen) -> bool:
     if seen.everything:
         return False
     first, more = now["fields"][: len(shaped["fields"])], now["fields"][len(shaped["fields"]) :]
-    return _bare(first) == _bare(shaped["fields"]) and not any(f["name"].lower() in seen.names for f in more)
+    return bare(first) == bare(shaped["fields"]) and not any(f["name"].lower() in seen.names for f in more)
 
 
 def _fields(kind: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,4 +1,4 @@
-"""A storage table inside an attempt: every commit is recorded, and nothing else may be on top of the base.
+"""A stream table inside an attempt: every commit is recorded, and nothing else may be on top of the base.
 
 The attempt's catalog is private, but a job of an abandoned attempt could still commit to a table of that name. So each
 step must add exactly one snapshot on top of the one before; anything else refuses the publish.
@@ -6,27 +6,19 @@ step must add exactly one snapshot on top of the one before; anything else refus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.errors import TrickleError
+from spark_trickle.lake import owned
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.changelog import Delta
 from spark_trickle.lake.cleanup import delete_added, delete_files, drop_files
-from spark_trickle.lake.positions import append_and_delete
-from spark_trickle.model import Column, Pointer, TableName
+from spark_trickle.lake.jvm import Java
+from spark_trickle.lake.positions import append_and_delete, replace_all
+from spark_trickle.model import Column, Pointer, TableName, TableOptions
 from spark_trickle.spark.compile import quote
-from spark_trickle.sql.scalar import in_ddl
-
-PROPERTIES = {
-    "format-version": "3",
-    "write.delete.mode": "merge-on-read",
-    "write.update.mode": "merge-on-read",
-    "write.merge.mode": "merge-on-read",
-    "write.distribution-mode": "none",
-    "write.metadata.compression-codec": "none",
-}
 
 # Positions go through the driver up to this many; beyond, Spark deletes them.
 MANY_POSITIONS = 200_000
@@ -35,66 +27,101 @@ MANY_POSITIONS = 200_000
 @dataclass(slots=True)
 class Staging:
     attempt: Attempt
-    storage: TableName
-    base: Pointer | None  # None: a new storage table
+    name: TableName
+    base: Pointer | None  # None: a new table
+    schema: str  # of all columns in the data files
     head: int | None = None  # the snapshot that the last step made
     recorded: list[int] = field(default_factory=list)
     location: str = ""  # the metadata file to publish
     delta: Delta | None = None  # what the steps did, where the refresh knows it
     log: LogEntry | None = None  # the delta in files, to be published with it
+    _inside: TableName | None = None  # the table at its base with all columns, in this attempt only
 
     @classmethod
-    def onto(cls, attempt: Attempt, storage: TableName) -> Staging:
+    def onto(cls, attempt: Attempt, name: TableName, schema: str) -> Staging:
         """Stage on top of what the lake has."""
-        base = attempt.pointers[storage]
-        facts = attempt.lake.facts(base.location)
-        return cls(attempt, storage, base, facts.snapshot_id, [], base.location)
+        base = attempt.pointers[name]
+        return cls(attempt, name, base, schema, attempt.lake.facts(base.location).snapshot_id, [], base.location)
 
     @classmethod
-    def new(cls, attempt: Attempt, storage: TableName, columns: Iterable[Column]) -> Staging:
-        """A storage table that exists in the attempt only, until it is published."""
-        fields = ", ".join(f"{quote(c.name)} {in_ddl(c.type)}" for c in columns)
-        properties = ", ".join(f"'{k}' = '{v}'" for k, v in PROPERTIES.items())
-        attempt.session.sql(
-            f"CREATE TABLE {attempt.qualified(storage)} ({fields}) USING iceberg TBLPROPERTIES ({properties})"
-        )
-        staging = cls(attempt, storage, None)
-        staging.location = attempt.location(storage)
+    def new(cls, attempt: Attempt, name: TableName, columns: Sequence[Column], options: TableOptions) -> Staging:
+        """A table that exists in the attempt only, until it is published."""
+        schema = owned.create(attempt, name, columns, options)
+        return cls(attempt, name, None, schema, location=attempt.pointers[name].location)
+
+    @classmethod
+    def reshaped(
+        cls,
+        attempt: Attempt,
+        name: TableName,
+        columns: Sequence[Column] | None,
+        known: str,
+        options: TableOptions,
+    ) -> Staging:
+        """Stage on top of what the lake has, with other columns; None: with those it should have."""
+        staging = cls.onto(attempt, name, known)
+        staging.schema = owned.reshape(attempt, name, columns, known, options)
+        staging.location = attempt.pointers[name].location
         return staging
 
     @property
     def target(self) -> str:
-        return self.attempt.qualified(self.storage)
+        """The table as it was before this refresh, with its hidden columns, for SQL."""
+        if self._inside is None:
+            assert self.base is not None
+            self._inside = self.attempt.show_all(self.base, self.schema)
+        return self.attempt.qualified(self._inside)
 
     def append(self, select: str) -> dict[str, int]:
-        self.attempt.session.sql(f"INSERT INTO {self.target} {select}")
-        return self._record()
+        return self.replace(select, {})
 
     def overwrite(self, select: str) -> dict[str, int]:
-        self.attempt.session.sql(f"INSERT OVERWRITE {self.target} {select}")
+        """The whole content at once, laid out as the table's partitions and order ask for."""
+        session = self.attempt.session
+        table = self.attempt.load(self.name)
+        frame = session.sql(select)
+        terms = owned.clustering(self.attempt, self.name)
+        if terms:
+            from pyspark.sql import functions as F
+
+            by = [F.expr(t.removesuffix(" ASC").removesuffix(" DESC")) for t in terms]
+            by = [b.desc() if t.endswith(" DESC") else b for b, t in zip(by, terms, strict=True)]
+            frame = frame.repartitionByRange(*by).sortWithinPartitions(*by)
+        through = owned.stand_in(session, table, self.schema)
+        if self.base is None:
+            append_and_delete(session, table, frame, {}, through=through)
+        else:
+            replace_all(session, table, frame, through=through)
         return self._record()
 
     def replace(self, select: str | None, positions: Mapping[str, Sequence[int]]) -> dict[str, int]:
         """Rows in and rows out in one commit."""
-        session = self.attempt.session
-        rows = None if select is None else session.sql(select)
-        append_and_delete(session, self.attempt.load(self.storage), rows, positions)
-        return self._record()
+        return self._change(select, positions, None)
 
-    def delete_view(self, view: str) -> dict[str, int]:
-        """Delete the positions (`_t_file`, `_t_pos`) in a view, by Spark."""
+    def replace_view(self, select: str | None, view: str) -> dict[str, int]:
+        """The same; the positions are those of a view (`_t_file`, `_t_pos`), and Spark writes the deletes."""
         self.attempt.session.sql(
             f"DELETE FROM {self.target} WHERE (_file, _pos) IN "
             f"(SELECT _t_file, _t_pos FROM {quote(view)} WHERE _t_doomed)"
         )
+        assert self._inside is not None
+        return self._change(select, {}, self.attempt.load(self._inside).currentSnapshot())
+
+    def _change(
+        self, select: str | None, positions: Mapping[str, Sequence[int]], deletes_of: Java | None
+    ) -> dict[str, int]:
+        session, table = self.attempt.session, self.attempt.load(self.name)
+        rows = None if select is None else session.sql(select)
+        through = None if rows is None else owned.stand_in(session, table, self.schema)
+        append_and_delete(session, table, rows, positions, through=through, deletes_of=deletes_of)
         return self._record()
 
     def _record(self) -> dict[str, int]:
         """The summary of the one snapshot that this step made."""
-        location = self.attempt.location(self.storage)
+        location = self.attempt.location(self.name)
         snapshot = self.attempt.lake.metadata(location).currentSnapshot()
         if snapshot is None or (snapshot.parentId() != self.head):
-            raise TrickleError("PUBLISH_CONFLICT", f"somebody else wrote to the attempt's copy of {self.storage}")
+            raise TrickleError("PUBLISH_CONFLICT", f"somebody else wrote to the attempt's copy of {self.name}")
         self.head = snapshot.snapshotId()
         self.recorded.append(self.head)
         self.location = location

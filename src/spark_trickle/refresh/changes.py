@@ -111,7 +111,7 @@ class Token:
 
     name: TableName
     table: int  # id of the stream table: another one may have the name later
-    uuid: str  # of the storage
+    uuid: str  # of the Iceberg table
     snapshot: int | None
 
     def text(self) -> str:
@@ -134,7 +134,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """A stream table and its storage at one instant."""
+    """A stream table and its Iceberg table at one instant."""
 
     table: StreamTable
     pinned: Java
@@ -152,15 +152,15 @@ class ChangeReader:
         token = Token(now.table.name, now.table.id, now.facts.uuid, end).text()
         if start is None or end is None:
             return Changes(self._content(now), token, None, end)
-        store, storage = self.refresher.store, now.table.storage
-        entries = store.change_log([storage])
+        store = self.refresher.store
+        entries = store.change_log([name])
         while True:
             try:
                 frame, held = self._since(now, start, end, entries)
                 return Changes(frame, token, start, end, held)
             except Exception:
                 # Files of the log go when the last consumer has passed: then there is less of it, and we try again.
-                left = store.change_log([storage])
+                left = store.change_log([name])
                 if not {e.id for e in entries} - {e.id for e in left}:
                     raise
                 entries = tuple(e for e in entries if e in left)
@@ -182,7 +182,7 @@ class ChangeReader:
         table = self.refresher.store.stream_table(name)
         if table is None:
             raise self._unknown(name)
-        return table.storage_pointer
+        return table.published_pointer
 
     def _unknown(self, name: TableName) -> TrickleError:
         return unknown(name, {t.name: t for t in self.refresher.store.stream_tables()})
@@ -193,9 +193,9 @@ class ChangeReader:
         if found is None:
             raise self._unknown(name)
         table = found.stream_table
-        pointer = found.pointers.get(table.storage)
+        pointer = found.pointers.get(table.name)
         if pointer is None:
-            raise TrickleError("INTEGRITY", f"the storage {table.storage} of {name} was dropped")
+            raise TrickleError("INTEGRITY", f"somebody else dropped {name}")
         for column in table.columns:
             if column.name.lower() in ADDED:
                 raise TrickleError(
@@ -204,7 +204,7 @@ class ChangeReader:
                     hint="Give the column another alias in the definition.",
                 )
         location = pointer.location
-        return _Now(table, r.lake.table(location, str(table.storage)), r.lake.facts(location))
+        return _Now(table, r.lake.table(location, str(table.name)), r.lake.facts(location))
 
     # -- where to start ----------------------------------------------------------------------------------------------
 
@@ -235,12 +235,12 @@ class ChangeReader:
         if token.snapshot is None:
             return None
         if token.uuid != now.facts.uuid:
-            raise _gone(f"snapshot {token.snapshot} of {name}", "the table was recomputed into another storage")
+            raise _gone(f"snapshot {token.snapshot} of {name}", "somebody dropped the table, and it was made again")
         return self._there(now, token.snapshot, f"snapshot {token.snapshot} of {name}")
 
     def _there(self, now: _Now, snapshot: int | None, what: str) -> int:
         if snapshot is None or now.pinned.snapshot(snapshot) is None:
-            raise _gone(what, "it expired, or the table was recomputed into another storage")
+            raise _gone(what, "it expired")
         return snapshot
 
     # -- frames ------------------------------------------------------------------------------------------------------
@@ -249,11 +249,11 @@ class ChangeReader:
         """Everything that is in the table, read when it is asked for."""
         table, end = now.table, now.facts.snapshot_id
         listed = ", ".join(quote(c.name) for c in table.columns)
-        storage = f"{quote(LAKE)}.{quote_table(table.storage)}"
+        source = f"{quote(LAKE)}.{quote_table(table.name)}"
         if end is None:
-            where, micros = f"{storage} WHERE false", 0
+            where, micros = f"{source} WHERE false", 0
         else:
-            where = f"{storage} VERSION AS OF {end}"
+            where = f"{source} VERSION AS OF {end}"
             # After a compaction the content is still that of the last publish.
             last = self.refresher.store.published_at(table.id, datetime.now(UTC))
             micros = self._micros(now, end, None if last is None else last[1])
@@ -266,7 +266,7 @@ class ChangeReader:
         r, table = self.refresher, now.table
         with r.attempts.begin({}) as attempt:
             line = () if start == end else lineage(attempt.session, now.pinned, start, end)
-            if line is None:  # not a descendant: somebody rolled the storage back
+            if line is None:  # not a descendant: somebody rolled the table back
                 steps: tuple[Published, ...] = (Published(start, end, None),)
             else:
                 steps = publishes(start, line, r.store.published(table.id, [s for s, _ in line]))

@@ -61,8 +61,7 @@ def check_query(refresher: Refresher, query: str, namespace: str) -> Check:
             operators = tuple(_operators(compiled))
         else:
             operators = _as_far_as_read(refresher, attempt, query, namespace, known)
-        shown = {t.storage: str(t.name) for t in known.values()}
-        inputs = _inputs(refresher, attempt, compiled, cut.pointers, shown)
+        inputs = _inputs(refresher, attempt, compiled, cut.pointers)
     said = [*notices(compiled, refresher.settings)]
     said += [f"column {c}: it {_OPEN[how]}" for c, how in compiled.compare.items() if how in _OPEN]
     return Check(
@@ -151,7 +150,7 @@ def _operators(compiled: Compiled) -> Iterator[CheckedOperator]:
     """The tree, with the tree of each hidden state table below the place that reads it first."""
     assert compiled.root is not None
     numbers: dict[TableName, int] = {}
-    states = {s.storage: s for s in compiled.states}
+    states = {s.name: s for s in compiled.states}
     yield from _visit(compiled.root, 0, compiled.plan, states, numbers)
 
 
@@ -160,8 +159,8 @@ def _visit(
 ) -> Iterator[CheckedOperator]:
     state = states.get(op.input) if isinstance(op, Scan) else None
     if state is not None:
-        seen = state.storage in numbers
-        number = numbers.setdefault(state.storage, len(numbers) + 1)
+        seen = state.name in numbers
+        number = numbers.setdefault(state.name, len(numbers) + 1)
         how = "computed once, read again here" if seen else "kept as a hidden table: what is below is its content"
         yield CheckedOperator(depth, f"State table {number}", how, "follows its own changes")
         if not seen and state.compiled.root is not None:
@@ -181,14 +180,13 @@ def _inputs(
     attempt: Attempt,
     compiled: Compiled,
     pointers: Mapping[TableName, Pointer],
-    shown: Mapping[TableName, str],
 ) -> tuple[CheckedInput, ...]:
-    hidden = {s.storage for s in compiled.states}
+    hidden = {s.name for s in compiled.states}
     found = []
     for name, (kind, columns) in compiled.reads.items():
-        also = tuple(sorted(shown.get(t, str(t)) for t in _also_read(compiled, name) - hidden))
+        also = tuple(sorted(str(t) for t in _also_read(compiled, name) - hidden))
         rows = _rows(refresher, attempt, pointers[name]) if name in pointers else None
-        found.append(CheckedInput(shown.get(name, str(name)), kind, columns, rows, also))
+        found.append(CheckedInput(str(name), kind, columns, rows, also))
     return tuple(sorted(found, key=lambda i: (i.kind is not InputKind.SOURCE, i.name)))
 
 
@@ -200,13 +198,13 @@ def _rows(refresher: Refresher, attempt: Attempt, pointer: Pointer) -> int | Non
 def _also_read(compiled: Compiled, changed: TableName) -> set[TableName]:
     """The tables whose content a refresh looks at when `changed` alone changed."""
     moved, read = {changed}, set()
-    for storage, one in (*((s.storage, s.compiled) for s in compiled.states), (None, compiled)):
+    for state, one in (*((s.name, s.compiled) for s in compiled.states), (None, compiled)):
         touched = False
         for tree in _delta_trees(one, moved):
             touched = True
             read |= {op.scan.input for op in tree.walk() if isinstance(op, AsOf)}
-        if touched and storage is not None:
-            moved.add(storage)
+        if touched and state is not None:
+            moved.add(state)
     return read
 
 

@@ -50,7 +50,7 @@ class Compiler:
         """Compile at the cut `pointers`; everything the definition may read is registered in the attempt.
 
         The attempt has the settings `pins` from now on: what is compiled under them is computed under them. Hidden
-        state tables that the stream table `name` has already keep their storage.
+        state tables that the stream table `name` has already keep their names.
         """
         attempt.apply(pins)
         text = without_catalog(definition, LAKE)
@@ -62,14 +62,14 @@ class Compiler:
         attempt.see(pointers, {} if owner is None else self._schemas(owner, texts, pointers))
         functions = attempt.functions.register(attempt.session, text)
         signature = (*self._signature(names, attempt.pointers), *((n, f.version) for n, f in functions.items()))
-        storages = _Storages(name, owner.states if owner else (), pointers)
+        states = _StateNames(name, owner.states if owner else (), pointers)
         if owner is not None and owner.definition == definition:
             misread = misread or misread_of(owner.reason)
         switches = (self.use_states, self.state_tables, misread)
         key = (name, definition, namespace, switches, tuple(sorted(pins.items())))
         with self._lock:
             found = self._known.get(key)
-        if found is not None and found[0] == signature and storages.fit(found[1]):
+        if found is not None and found[0] == signature and states.fit(found[1]):
             return found[1]
         attempt.use(namespace)
         compiled = compile_definition(
@@ -77,7 +77,7 @@ class Compiler:
             LakeTables(self.lake, attempt.pointers, stream_tables),
             text,
             namespace,
-            storages.storage_of,
+            states.name_of,
             use_states=self.use_states,
             state_tables=self.state_tables,
             functions=functions,
@@ -111,10 +111,7 @@ class Compiler:
                 if pointer is None or name in found:
                     continue
                 found[name] = None
-                stream_table = stream_tables.get(name)
-                if stream_table is not None:
-                    found[stream_table.storage] = None
-                elif pointer.is_view:
+                if pointer.is_view and name not in stream_tables:
                     view = self.lake.view(pointer)
                     waiting.append((view.text, view.namespace))
         return tuple(found), tuple(texts)
@@ -162,19 +159,19 @@ def _with_functions(compiled: Compiled, functions: Mapping[str, LakeFunction]) -
     return replace(compiled, functions=tuple((n, functions[n].version) for n in names), states=states)
 
 
-class _Storages:
-    """Where the hidden state tables of one stream table are: those it has stay, new ones get free names.
+class _StateNames:
+    """The names of the hidden state tables of one stream table: those it has stay, new ones get free names.
 
     A state table is the same as before if its definition and its layout are. So it never moves: another layout is
     another state table.
     """
 
     def __init__(self, name: TableName, known: Sequence[StreamTable], pointers: Mapping[TableName, Pointer]) -> None:
-        self.base = storage_base(name)
-        self.known = {(t.definition, t.layout): t.storage for t in known if t.storage in pointers}
-        self.taken = set(pointers) | {t.storage for t in known}
+        self.base = _base(name)
+        self.known = {(t.definition, t.layout): t.name for t in known if t.name in pointers}
+        self.taken = set(pointers) | {t.name for t in known}
 
-    def storage_of(self, definition: str, layout: str) -> TableName:
+    def name_of(self, definition: str, layout: str) -> TableName:
         known = self.known.get((definition, layout))
         if known is not None:
             return known
@@ -187,7 +184,7 @@ class _Storages:
     def fit(self, compiled: Compiled) -> bool:
         for state in compiled.states:
             known = self.known.get((state.compiled.definition, state.compiled.layout))
-            if known != state.storage and (known is not None or state.storage in self.taken):
+            if known != state.name and (known is not None or state.name in self.taken):
                 return False
         return True
 
@@ -214,5 +211,5 @@ def dropped(table: StreamTable, what: str) -> TrickleError:
     return TrickleError("SOURCE_CHANGED", f"{table.name}: {what} was dropped, and the definition uses it: {text}")
 
 
-def storage_base(name: TableName) -> str:
+def _base(name: TableName) -> str:
     return f"{name.namespace.replace('.', '__')}__{name.name}"

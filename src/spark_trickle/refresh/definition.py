@@ -33,9 +33,9 @@ from spark_trickle.model import (
     TableName,
 )
 from spark_trickle.spark.analyze import Analyzer
-from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote_table
+from spark_trickle.spark.compile import PlainLeaves, compile_sql
 from spark_trickle.spark.guard import roundtrip
-from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project, State, scans
+from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project, scans
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
 from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, volatile
 from spark_trickle.sql.prune import prune
@@ -81,13 +81,13 @@ class Compiled:
         return self.plan.hidden if self.plan is not None else (Column(HASH, "bigint"),)
 
     @property
-    def storage_columns(self) -> tuple[Column, ...]:
+    def all_columns(self) -> tuple[Column, ...]:
         return (*self.columns, *self.hidden)
 
     @property
     def reads(self) -> Inputs:
         """What the definition reads, directly or through its state tables."""
-        own = {s.storage for s in self.states}
+        own = {s.name for s in self.states}
         read: Inputs = {}
         for compiled in (self, *(s.compiled for s in self.states)):
             for name, (kind, columns) in compiled.inputs.items():
@@ -98,11 +98,11 @@ class Compiled:
 
     @property
     def layout(self) -> str:
-        """The shape of the storage: another one needs another storage table."""
+        """The columns of the data files and what they are for: another layout needs other files."""
         kinds = {Keyed: "keys", Partitioned: "partitions", Levels: "levels"}
         identity = kinds.get(type(self.plan), "rows")
         keys = [k.stored for k in self.plan.keys] if isinstance(self.plan, Keyed | Partitioned) else []
-        columns = [[c.name, c.type] for c in self.storage_columns]
+        columns = [[c.name, c.type] for c in self.all_columns]
         return json.dumps({"identity": identity, "keys": keys, "columns": columns}, sort_keys=True)
 
     @property
@@ -117,7 +117,7 @@ class Compiled:
 class StateTable:
     """A hidden state table: a part of a definition, kept as a stream table of its own."""
 
-    storage: TableName
+    name: TableName
     compiled: Compiled
 
 
@@ -127,8 +127,8 @@ def misread_of(reason: str | None) -> str | None:
     return message if code == "DEFINITION_CHECK" else None
 
 
-# Where a state table with this definition and layout is, or is to be.
-StorageOf = Callable[[str, str], TableName]
+# The name that a state table with this definition and layout has, or is to have.
+NameOf = Callable[[str, str], TableName]
 
 
 class LakeTables:
@@ -145,16 +145,15 @@ class LakeTables:
         name = resolve(parts, namespace)
         stream_table = self.stream_tables.get(name)
         if stream_table is not None:
-            columns = tuple(c.name for c in stream_table.columns)
-            return LakeTable(stream_table.storage, InputKind.STREAM_TABLE, columns)
+            return LakeTable(name, InputKind.STREAM_TABLE, tuple(c.name for c in stream_table.columns))
         pointer = self.pointers.get(name)
         if pointer is None:
             return None
         if name.namespace == HIDDEN_NAMESPACE:
             raise TrickleError(
                 "INVALID_QUERY",
-                f"{name} is the storage of a stream table",
-                hint="Read the stream table by its own name; SHOW STREAM TABLES lists them.",
+                f"{name} is a hidden state table",
+                hint="Read the stream table that it belongs to; SHOW STREAM TABLES lists them.",
             )
         if pointer.is_view:
             return self.lake.view(pointer)
@@ -178,7 +177,7 @@ def compile_definition(
     tables: LakeTables,
     definition: str,
     namespace: str,
-    storage_of: StorageOf,
+    name_of: NameOf,
     *,
     use_states: bool = True,
     state_tables: bool = True,
@@ -222,9 +221,8 @@ def compile_definition(
             analyzer=analyzer,
             namespace=namespace,
             kinds={i.name: i.kind for i in lowered.inputs},
-            names={t.storage: t.name for t in tables.stream_tables.values()},
             types=types,
-            storage_of=storage_of,
+            name_of=name_of,
             use_states=use_states,
             optional=state_tables,
             plain_decimals=plain_decimals,
@@ -281,9 +279,8 @@ class Keeper:
     analyzer: Analyzer
     namespace: str
     kinds: dict[TableName, InputKind]
-    names: Mapping[TableName, TableName]  # storage -> the stream table's own name
     types: Mapping[str, str]
-    storage_of: StorageOf
+    name_of: NameOf
     use_states: bool
     optional: bool
     plain_decimals: bool = True
@@ -294,7 +291,7 @@ class Keeper:
         root = cut_states(whole, self.types, self._typed, self._keep, optional=self.optional)
         use_states = self.use_states and (self.plain_decimals or not _adds_decimals(root, self.types))
         plan = plan_root(root, tuple(c.name for c in columns), self.types, use_states=use_states)
-        inexact = {s.storage: s.compiled.compare for s in self.states if s.compiled.compare}
+        inexact = {s.name: s.compiled.compare for s in self.states if s.compiled.compare}
         found = openness(root, inexact, self.types) if inexact else Openness()
         over_states = comparisons(plan, self.types)
         from_states = {
@@ -341,17 +338,17 @@ class Keeper:
         return self.analyzer.columns(compile_sql(op, PlainLeaves()))
 
     def _keep(self, state: StateTree) -> TableName:
-        """Where the part is stored; equal parts, such as a CTE that is used twice, share one table."""
+        """The name of its table; equal parts, such as a CTE that is used twice, share one table."""
         items = tuple(Item(c.name, column_(n)) for c, n in zip(state.columns, state.tree.columns, strict=True))
-        definition = compile_sql(Project(child=state.tree, items=items), PublicLeaves(self.names))
+        definition = compile_sql(Project(child=state.tree, items=items), PlainLeaves())
         shape = _shape(definition, state.tree)
         if shape not in self._shapes:
             kept = self.plan(state.tree, state.columns)
             made = self.compiled(definition, state.columns, state.tree, kept)
-            storage = self.storage_of(definition, made.layout)
-            self.kinds[storage] = InputKind.STREAM_TABLE
-            self.states.append(StateTable(storage, made))
-            self._shapes[shape] = storage
+            name = self.name_of(definition, made.layout)
+            self.kinds[name] = InputKind.STREAM_TABLE
+            self.states.append(StateTable(name, made))
+            self._shapes[shape] = name
         return self._shapes[shape]
 
 
@@ -371,16 +368,6 @@ def _fitting(columns: tuple[Column, ...], compare: Mapping[str, Comparison]) -> 
         name: Comparison.OPEN if how in _INEXACT and types[name] not in ("double", "float") else how
         for name, how in compare.items()
     }
-
-
-@dataclass(frozen=True, slots=True)
-class PublicLeaves(PlainLeaves):
-    """Stream tables by their own names, so that the text outlives their storage."""
-
-    names: Mapping[TableName, TableName]
-
-    def state(self, table: TableName, state: State) -> str:  # noqa: ARG002
-        return quote_table(self.names.get(table, table))
 
 
 _QUOTED = re.compile(r"('(?:\\.|''|[^'\\])*')|(\.?)`((?:[^`]|``)*)`", re.DOTALL)

@@ -30,13 +30,13 @@ def hand_over(
     delta, attempt = staging.delta, staging.attempt
     if delta is None:
         return
-    readers = {t.name for t in known.values() if any(d.input == table.storage for d in t.reads)}
+    readers = {t.name for t in known.values() if any(d.input == table.name for d in t.reads)}
     if not readers and table.owner_id is None:
         return
     feeds.lend(delta.views)
-    attempt.deltas[staging.storage] = delta
+    attempt.deltas[staging.name] = delta
     if delta.removed and readers - attempt.to_come:
-        pinned = attempt.lake.table(staging.location, str(staging.storage))
+        pinned = attempt.lake.table(staging.location, str(staging.name))
         with stages("log"):
             staging.log = changelog.write(attempt.session, pinned, delta, attempt.slot.catalog)
 
@@ -55,22 +55,22 @@ def trim(store: CatalogStore, lake: Lake, tables: Iterable[StreamTable]) -> None
         _log.warning("the change log was not trimmed: %s", why(error))
 
 
-def _trim(store: CatalogStore, lake: Lake, storages: set[TableName]) -> None:
-    entries = store.change_log(storages)
+def _trim(store: CatalogStore, lake: Lake, names: set[TableName]) -> None:
+    entries = store.change_log(names)
     if not entries:
         return
     frontiers: dict[TableName, list[int | None]] = {}
     for table in store.stream_tables():
         for part in (*table.states, table):
             for d in part.dependencies:
-                if d.input in storages:
+                if d.input in names:
                     frontiers.setdefault(d.input, []).append(d.snapshot_id)
-    pointers = store.pointers(names=storages)
+    pointers = store.pointers(names=names)
     doomed: list[int] = []
-    for storage in {e.storage for e in entries if e.storage is not None}:
-        own = [e for e in entries if e.storage == storage]
-        numbers = _sequence(lake, pointers[storage].location) if storage in pointers else {}
-        doomed += [e.id for e in changelog.passed(own, frontiers.get(storage, ()), numbers)]
+    for table_name in {e.table for e in entries if e.table is not None}:
+        own = [e for e in entries if e.table == table_name]
+        numbers = _sequence(lake, pointers[table_name].location) if table_name in pointers else {}
+        doomed += [e.id for e in changelog.passed(own, frontiers.get(table_name, ()), numbers)]
     if doomed:
         with store.write() as tx:
             tx.trim_change_log(doomed)

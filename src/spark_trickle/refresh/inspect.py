@@ -75,19 +75,19 @@ class Inspector:
 
     def _next(self, attempt: Attempt, table: StreamTable, compiled: Compiled, cut: Cut) -> tuple[Action, str]:
         r = self.refresher
-        have = {t.storage: t for t in table.states}
-        storages = [s.storage for s in compiled.states]
-        attempt.register_missing(cut.pointers, storages)
+        have = {t.name: t for t in table.states}
+        hidden = [s.name for s in compiled.states]
+        attempt.register_missing(cut.pointers, hidden)
         states: list[Decision] = []
         moved: dict[str, None] = {}
         for part, plan in (
-            *((have.get(s.storage) or new_state(table, s, cut), s.compiled) for s in compiled.states),
+            *((have.get(s.name) or new_state(table, s, cut), s.compiled) for s in compiled.states),
             (table, compiled),
         ):
-            there = {i: v for i, v in plan.inputs.items() if i not in storages or i in cut.pointers}
+            there = {i: v for i, v in plan.inputs.items() if i not in hidden or i in cut.pointers}
             frontier = {d.input: d for d in part.dependencies}
             inputs = gather(attempt, replace(plan, inputs=there), frontier)
-            moved.update({str(i.name): None for i in inputs if i.changed and i.name not in storages})
+            moved.update({str(i.name): None for i in inputs if i.changed and i.name not in hidden})
             try:
                 decision = decide_early(look(r.lake, part, plan, inputs, cut, None, states))
             except TrickleError as error:
@@ -114,9 +114,9 @@ class Inspector:
         r = self.refresher
         for _ in range(3):
             table, cut = self.find(name), r.cut()
-            if location_of(cut.pointers, table.storage) == table.storage_pointer:
+            if location_of(cut.pointers, table.name) == table.published_pointer:
                 break  # else it was published between the two; or compacted since, which does no harm
-        if table.storage_snapshot is None:
+        if table.published_snapshot is None:
             raise TrickleError(
                 "INVALID_QUERY", f"{name} has no content yet", hint="Refresh it once; then it can be verified."
             )
@@ -165,15 +165,15 @@ class Inspector:
                         f"{name} cannot be verified: {compiled.volatile} gives another answer every time it runs",
                         hint="Replace the function.",
                     )
-                attempt.register_missing(frontier, [table.storage, *(s.storage for s in compiled.states)])
+                attempt.register_missing(frontier, [table.name, *(s.name for s in compiled.states)])
                 attempt.use(table.namespace)
                 instant = table.data_timestamp or cut.instant
-                there = all(s.storage in frontier for s in compiled.states)
+                there = all(s.name in frontier for s in compiled.states)
                 found, by_text = Difference(0, 0, 0, ()), compiled.settled or not there
                 if by_text:
                     view = definition_view(attempt, compiled, instant)
                     found = compare(
-                        attempt.session, attempt.qualified(table.storage), quote(view), table.columns, compiled.compare
+                        attempt.session, attempt.qualified(table.name), quote(view), table.columns, compiled.compare
                     )
                 deep = deep and there and compiled.plan is not None and found.equal  # else it is told already
                 if deep or not by_text:
@@ -192,14 +192,13 @@ class Inspector:
             time.perf_counter() - started,
             found.examples,
             found.unjudged,
-            (*(f"hidden {s.storage}" for s in compiled.states), "hidden columns") if deep else (),
+            (*(f"hidden {s.name}" for s in compiled.states), "hidden columns") if deep else (),
         )
 
     # -- describe --------------------------------------------------------------------------------------------------
 
     def describe(self, name: TableName) -> Description:
         table = self.find(name)
-        shown = {t.storage: t.name for t in self.refresher.store.stream_tables()}
         pins = unusual_first(dict(table.settings))
         return Description(
             name=str(name),
@@ -212,12 +211,11 @@ class Inspector:
             incremental=table.incremental,
             reason=table.reason,
             columns=table.columns,
-            inputs=tuple((str(shown.get(d.input, d.input)), d.kind) for d in table.reads),
+            inputs=tuple((str(d.input), d.kind) for d in table.reads),
             functions=tuple(sorted({f for t in (table, *table.states) for f in t.functions})),
             settings=pins,
             unusual=sum(unusual(key, value) for key, value in pins),
-            storage=str(table.storage),
-            states=tuple(str(s.storage) for s in table.states),
+            states=tuple(str(s.name) for s in table.states),
             data_timestamp=table.data_timestamp,
             created_at=table.created_at,
         )
@@ -227,7 +225,6 @@ class Inspector:
     def status(self, name: TableName | None) -> tuple[StreamTableStatus, ...]:
         r = self.refresher
         tables = r.store.stream_tables() if name is None else (self.find(name),)
-        shown = {t.storage: t.name for t in r.store.stream_tables()}
         pointers = r.attempts.sources.pointers()
         result = []
         for t in tables:
@@ -240,14 +237,13 @@ class Inspector:
                     schedule=t.schedule,
                     incremental=t.incremental,
                     reason=t.reason,
-                    inputs=tuple(str(shown.get(d.input, d.input)) for d in t.reads),
+                    inputs=tuple(str(d.input) for d in t.reads),
                     pending=_behind(t, pointers),
                     data_timestamp=t.data_timestamp,
                     last_action=last.action if last else None,
                     last_seconds=last.seconds if last else None,
-                    storage=str(t.storage),
                     last_error=t.last_error,
-                    states=tuple(str(s.storage) for s in t.states),
+                    states=tuple(str(s.name) for s in t.states),
                 )
             )
         return tuple(result)
@@ -265,13 +261,15 @@ def compare_parts(
 ) -> Difference:
     """The table and its hidden state tables, each against its own tree over what it reads; `deep`: all columns."""
     found = Difference(0, 0, 0, ())
-    for storage, part in (*((s.storage, s.compiled) for s in compiled.states), (table.storage, compiled)):
-        columns = part.storage_columns if deep else part.columns
+    stored = {t.name: t.file_schema for t in (*table.states, table)}
+    for name, part in (*((s.name, s.compiled) for s in compiled.states), (table.name, compiled)):
+        columns = part.all_columns if deep else part.columns
         if part.over_states:  # a hash of values that may differ tells nothing
             columns = tuple(c for c in columns if c.name != HASH)
         defined = f"({full_select(attempt, part, instant)})"
-        one = compare(attempt.session, attempt.qualified(storage), defined, columns, part.over_states)
-        found = _together(one, found, str(storage))
+        inside = attempt.qualified(attempt.show_all(attempt.pointers[name], stored[name]))
+        one = compare(attempt.session, inside, defined, columns, part.over_states)
+        found = _together(one, found, str(name))
     return found
 
 
@@ -290,15 +288,15 @@ def _together(last: Difference, before: Difference, name: str = "") -> Differenc
 def _operators(compiled: Compiled) -> str:
     if compiled.root is None:
         return "(runs as written)"
-    parts = [f"hidden {s.storage}:\n{s.compiled.root.tree(1)}" for s in compiled.states if s.compiled.root]
+    parts = [f"hidden {s.name}:\n{s.compiled.root.tree(1)}" for s in compiled.states if s.compiled.root]
     return "\n".join([*parts, compiled.root.tree()])
 
 
 def delta_sql(compiled: Compiled) -> str | None:
-    """What a DIFFERENTIAL refresh computes when every input changed; the lookup in storage comes after it."""
+    """What a DIFFERENTIAL refresh computes when every input changed; the lookup of stored rows comes after it."""
     if compiled.plan is None:
         return None
-    parts = [f"-- hidden {s.storage}\n{_plan_sql(s.compiled.plan)};" for s in compiled.states if s.compiled.plan]
+    parts = [f"-- hidden {s.name}\n{_plan_sql(s.compiled.plan)};" for s in compiled.states if s.compiled.plan]
     return "\n\n".join([*parts, _plan_sql(compiled.plan)])
 
 

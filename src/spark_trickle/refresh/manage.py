@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.store import Transaction
 from spark_trickle.errors import TrickleError
+from spark_trickle.lake import owned
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.protect import sources_of
 from spark_trickle.lake.publish import Member, publish
@@ -24,22 +25,24 @@ from spark_trickle.model import (
     Status,
     StreamTable,
     TableName,
+    TableOptions,
 )
 from spark_trickle.refresh.as_written import notices, refuse_volatile
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled, resolve
-from spark_trickle.refresh.full import create_view, write_full
+from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.inputs import gather
 from spark_trickle.refresh.outcome import Counts
 from spark_trickle.refresh.record import Work, completed, draft_of, shapes_of, streams_of
 from spark_trickle.refresh.run import Altered, Refresher, graph_of, refuse_cycle, same_as_leased, unknown
-from spark_trickle.refresh.situation import Cut
+from spark_trickle.refresh.situation import Cut, refuse_taken
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.settings import TIME_ZONE, Pins, changed, zone
 from spark_trickle.sql.mentions import mentioned
 
+_OURS = frozenset(["format-version", "comment", "location", "provider", "uuid", "write.format.default"])
 _LONGEST = 200  # a name has to fit into the catalog with what is added to it
 
 
@@ -58,11 +61,13 @@ class Manager:
         mode: Mode,
         star: Star,
         settings: Mapping[str, str],
+        options: TableOptions,
         *,
         initialize: bool,
     ) -> RefreshResult:
         """`settings` are pinned besides those that the connection has."""
         check_name(name)
+        check_options(options)
         r = self.refresher
         pins = r.attempts.own_settings | dict(settings)
         zone(str(pins[TIME_ZONE]))
@@ -79,15 +84,13 @@ class Manager:
             stages = Stages()
             with r.attempts.begin({}, namespace) as attempt:
                 with stages("compile"):
-                    compiled = self._compile(
-                        attempt, name, definition, namespace, cut, known, pins, check=initialize
-                    )
+                    compiled = self._compile(attempt, name, definition, namespace, cut, known, pins, check=initialize)
                     refuse_volatile(compiled, r.settings)
                     refuse_not_incremental(compiled, mode)
                     refuse_cycle(name, compiled, known)
-                draft = draft_of(name, definition, namespace, schedule, mode, r.free_storage(name, cut), compiled, cut)
+                draft = draft_of(name, definition, namespace, schedule, mode, compiled, cut)
                 draft = replace(draft, star=star, settings=tuple(sorted(pins.items())))
-                work = Work(draft, attempt, stages, uuid.uuid4().hex, Decision(Action.SKIP, ""))
+                work = Work(draft, attempt, stages, uuid.uuid4().hex, Decision(Action.SKIP, ""), options=options)
                 opened: list[Staging] = []
                 try:
                     return self._fill(work, compiled, known, cut, lease, opened, initialize=initialize)
@@ -112,7 +115,7 @@ class Manager:
         """Stage and publish a new stream table and its hidden state tables; without `initialize` it stays empty."""
         r, attempt, draft = self.refresher, work.attempt, work.table
         ids: list[int] = []
-        staging = Staging.new(attempt, draft.storage, compiled.storage_columns)
+        staging = Staging.new(attempt, draft.name, compiled.all_columns, described(attempt, compiled, work.options))
         opened.append(staging)
         if initialize:
             work.decision = Decision(Action.FULL, "INITIAL: first refresh")
@@ -122,15 +125,12 @@ class Manager:
                 work.counts = Counts(inserted=write_full(attempt, compiled, staging, cut.instant))
         else:
             work.decision = Decision(Action.SKIP, "INITIAL: created empty, not yet refreshed")
-        view = create_view(attempt, draft.name, draft.storage, compiled.columns)
         result = replace(work.result(), notices=notices(compiled, r.settings))
         member = Member(
             name=draft.name,
             lease=lease,
             staging=staging,
             reads=streams_of(compiled),
-            view=view,
-            view_is_new=True,
             write=lambda tx: ids.append(self._add(tx, draft, compiled, staging, attempt, cut, result)),
         )
         # The owner first: its state tables refer to it.
@@ -168,22 +168,23 @@ class Manager:
         cut: Cut,
         result: RefreshResult,
     ) -> int:
-        initialized = result.action is Action.FULL
+        initialized, r = result.action is Action.FULL, self.refresher
         id = tx.add_stream_table(
             draft.name,
             definition=draft.definition,
             namespace=draft.namespace,
             mode=draft.mode,
             schedule=draft.schedule,
-            storage=draft.storage,
             columns=draft.columns,
             incremental=draft.incremental,
             reason=draft.reason,
             fingerprint=draft.fingerprint,
             layout=draft.layout,
             status=Status.ACTIVE if initialized else Status.INITIALIZING,
-            storage_snapshot=staging.head,
-            storage_pointer=staging.location,
+            published_snapshot=staging.head,
+            published_pointer=staging.location,
+            table_uuid=r.lake.facts(staging.location).uuid,
+            file_schema=staging.schema,
             data_timestamp=cut.instant if initialized else None,
             functions=compiled.functions,
             star=draft.star,
@@ -215,8 +216,10 @@ class Manager:
         mode: Mode | None,
         star: Star | None,
         settings: Mapping[str, str],
+        options: TableOptions,
     ) -> RefreshResult | None:
         """Returns the refresh that a changed definition needed, None when nothing had to be computed."""
+        check_options(options)
         r = self.refresher
         table = r.store.stream_table(name)
         if table is None:
@@ -232,23 +235,40 @@ class Manager:
             pins = r.pins(table) | dict(settings)
             differs = changed(r.pins(table), pins)
             same = definition is None or (definition == table.definition and namespace == table.namespace)
-            if same and wanted.star is table.star and not differs:
+            options = self._differing(table, options)
+            laid_out = options.partitioned_by is None and options.clustered_by is None
+            if same and wanted.star is table.star and not differs and laid_out:
                 if wanted.mode is Mode.DIFFERENTIAL and not table.incremental:
                     raise TrickleError("NOT_INCREMENTAL", table.reason or "no delta rule")
-                status = Status.ACTIVE if table.storage_snapshot is not None else table.status
+                status = Status.ACTIVE if table.published_snapshot is not None else table.status
                 with r.store.write() as tx:
                     tx.check_lease(lease)
                     tx.update_stream_table(
                         table.id, mode=wanted.mode, schedule=wanted.schedule, status=status, star=wanted.star
                     )
+                if options != TableOptions():
+                    owned.set_properties(r.lake, table.name, options)
                 return None
             wanted = replace(wanted, settings=tuple(sorted(pins.items())), reason=None)
-            altered = Altered(differs, definition=not same or wanted.star is not table.star)
+            altered = Altered(differs, not same or wanted.star is not table.star, options)
             if altered.definition:
                 wanted = replace(wanted, shapes=())  # another text sees the sources as they are now
             if definition is not None:
                 wanted = replace(wanted, definition=definition, namespace=namespace)
             return self._alter_definition(wanted, lease, altered)
+
+    def _differing(self, table: StreamTable, options: TableOptions) -> TableOptions:
+        """The options that are not so already."""
+        pointer = self.refresher.store.pointers(names=[table.name]).get(table.name)
+        if pointer is None or pointer.is_view:
+            return options
+        metadata = self.refresher.lake.metadata(pointer.location)
+        had = owned.layout_of(metadata)
+        return replace(
+            options,
+            partitioned_by=None if options.partitioned_by == had.partitioned_by else options.partitioned_by,
+            clustered_by=None if options.clustered_by == had.clustered_by else options.clustered_by,
+        )
 
     def _alter_definition(self, wanted: StreamTable, lease: Lease, altered: Altered) -> RefreshResult:
         r = self.refresher
@@ -282,27 +302,46 @@ class Manager:
         names = (*consumers, name)
         leases = [f"stream_table:{known[n].id}" for n in names]
         with r.heartbeat.holding(leases, r.settings.lease_wait_seconds) as lease:
-            # A refresh that we waited for may have given them other storage and other state tables.
+            # A refresh that we waited for may have given them other state tables.
             now = {t.id: t for t in r.store.stream_tables()}
             doomed = [now.get(known[n].id, known[n]) for n in names]
+            foreign = {t.name for t in doomed if self._is_taken(t)}
             with r.store.write() as tx:
                 tx.check_lease(lease)
                 for table in doomed:
-                    tx.delete_view(table.name)
                     for each in (*table.states, table):
-                        tx.retire(each.storage)
+                        if each.name not in foreign:
+                            tx.retire(each.name)
                         tx.delete_stream_table(each.id)
                 # One that was made while we waited reads what would be gone.
-                if late := tx.readers_of(t.storage for t in doomed):
+                if late := tx.readers_of(t.name for t in doomed):
                     raise TrickleError("HAS_DEPENDENTS", f"{name} is read by {', '.join(map(str, late))}")
         r.protector.protect(sources_of(doomed))
         trim(r.store, r.lake, doomed)
         return names
 
+    def _is_taken(self, table: StreamTable) -> bool:
+        """Whether the name belongs to somebody else's table or view by now, which stays."""
+        try:
+            refuse_taken(self.refresher.lake, table, self.refresher.cut())
+        except TrickleError:
+            return True
+        return False
+
 
 def refuse_not_incremental(compiled: Compiled, mode: Mode) -> None:
     if mode is Mode.DIFFERENTIAL and not compiled.incremental:
         raise TrickleError("NOT_INCREMENTAL", compiled.reason or "no delta rule")
+
+
+def check_options(options: TableOptions) -> None:
+    for key, _ in options.properties:
+        if key in _OURS or key.startswith("trickle."):
+            raise TrickleError(
+                "INVALID_OPTION",
+                f"the table property {key} is set by Trickle",
+                hint="Leave it out; a comment is given by COMMENT.",
+            )
 
 
 def check_name(name: TableName) -> None:

@@ -127,7 +127,7 @@ class Differential:
         if self.feeds.append_only and not _retracts(plan.delta):
             # Only insertions, each of weight one: nothing to consolidate, nothing to look up.
             with self.stage("apply"):
-                select = f"SELECT {self._coalesce()}{listed}, {row_hash(self.columns)} FROM ({sql})"
+                select = f"SELECT {self._coalesce()}{listed}, {row_hash(self.columns)} AS {quote(HASH)} FROM ({sql})"
                 added = self.staging.append(select)
             return Counts(inserted=added.get("added-records", 0))
         return self._change_rows(sql, self.columns)
@@ -237,7 +237,7 @@ class Differential:
             if found != minus:
                 raise TrickleError(
                     "INTEGRITY",
-                    f"{minus} rows should leave {self.staging.storage}, and only {found} of them are there",
+                    f"{minus} rows should leave {self.staging.name}, and only {found} of them are there",
                 )
         with self.stage("apply"):
             copies = f"explode(array_repeat(1, CAST({WEIGHT} AS INT)))"
@@ -260,7 +260,7 @@ class Differential:
         if base is None or staging.head is None:
             return
         select = " UNION ALL ".join(parts)
-        staging.delta = Delta(staging.storage, base, staging.head, select, views, added, removed)
+        staging.delta = Delta(staging.name, base, staging.head, select, views, added, removed)
 
     def _coalesce(self, rows: int | None = None) -> str:
         """Few rows go into one file: small files slow every later refresh."""
@@ -308,15 +308,13 @@ class Differential:
         return int(found[0]), int(found[1])
 
     def _write(self, rows: str | None, doomed: str | None, count: int) -> None:
-        """Rows in, and the positions of a relation out: one commit while the positions fit on the driver."""
+        """Rows in, and the positions of a relation out, in one commit."""
         if doomed is None:
             if rows is not None:
                 self.staging.append(rows)
             return
         if count > MANY_POSITIONS:
-            self.staging.delete_view(doomed)
-            if rows is not None:
-                self.staging.append(rows)
+            self.staging.replace_view(rows, doomed)
             return
         self.staging.replace(rows, self._positions(doomed))
 
@@ -366,7 +364,7 @@ class Differential:
     def _refuse_doubles(self, keys: int, found: int) -> None:
         """A row per key, and no more."""
         if keys != found:
-            raise TrickleError("INTEGRITY", f"{self.staging.storage} holds a key more than once")
+            raise TrickleError("INTEGRITY", f"{self.staging.name} holds a key more than once")
 
     def _merged(self, plan: Keyed, change: str) -> str:
         """One row per changed group: new states and columns, the old position, whether the group lives on."""
@@ -496,10 +494,10 @@ class Differential:
         old = updated + deleted
         if lost:
             raise TrickleError(
-                "INTEGRITY", f"{self.staging.storage} lacks rows that should change: {lost} of its groups are not right"
+                "INTEGRITY", f"{self.staging.name} lacks rows that should change: {lost} of its groups are not right"
             )
         if places != old:
-            raise TrickleError("INTEGRITY", f"{self.staging.storage} holds a key more than once")
+            raise TrickleError("INTEGRITY", f"{self.staging.name} holds a key more than once")
         if not inserted + old:
             return Counts()
         with self.stage("apply"):

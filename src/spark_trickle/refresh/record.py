@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.store import Transaction
-from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.publish import Member
 from spark_trickle.lake.staging import Staging
@@ -25,13 +24,13 @@ from spark_trickle.model import (
     Status,
     StreamTable,
     TableName,
+    TableOptions,
 )
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled, StateTable
-from spark_trickle.refresh.full import create_view
 from spark_trickle.refresh.inputs import Input
 from spark_trickle.refresh.outcome import Counts
-from spark_trickle.refresh.situation import Cut, location_of, shown
+from spark_trickle.refresh.situation import Cut, location_of
 from spark_trickle.refresh.stages import Stages
 
 
@@ -49,6 +48,7 @@ class Work:
     bytes_read: int = 0
     members: list[Member] = field(default_factory=list)  # what is published: hidden state tables, then the table
     shapes: tuple[tuple[TableName, Shape], ...] = ()  # of the sources, as this stream table sees them
+    options: TableOptions = field(default_factory=TableOptions)
 
     def result(self) -> RefreshResult:
         return RefreshResult(
@@ -72,31 +72,15 @@ def member_of(
     cut: Cut,
     lease: Lease,
 ) -> Member:
-    """The stream table in its publish: storage, view, row, frontier and history."""
+    """The stream table in its publish: data, row, frontier and history."""
     table, attempt = work.table, work.attempt
     work.shapes = shapes_of(attempt, compiled)  # now: the next stream table may see the sources otherwise
-    view: Pointer | None = None
-    storage = staging.storage if staging is not None else table.storage
     if staging is not None:
         # Consumers in this attempt read what was just staged.
-        attempt.pointers[storage] = Pointer(storage, staging.location, is_view=False)
-    if storage != table.storage or not shown(attempt.lake, table, cut.pointers):
-        there = cut.pointers.get(table.name)
-        if there is not None and not there.is_view:
-            raise TrickleError(
-                "NAME_TAKEN",
-                f"{table.name} is a table now: somebody dropped the view of the stream table",
-                hint="Rename or drop that table, and refresh again.",
-            )
-        attempt.register_missing(cut.pointers, [table.storage])
-        view = create_view(attempt, table.name, storage, compiled.columns)
-        attempt.pointers[table.name] = view
-    moved = staging is not None and staging.storage != table.storage
+        attempt.pointers[table.name] = Pointer(table.name, staging.location, is_view=False)
 
     def write(tx: Transaction) -> None:
         _write(tx, table.id, work, compiled, inputs, staging, cut)
-        if moved:
-            tx.rename_input(table.storage, storage)
         if work.decision.reason.startswith("INTEGRITY"):
             tx.add_alert("INTEGRITY", work.decision.reason, name=str(table.name))
         result = work.result()
@@ -115,17 +99,8 @@ def member_of(
             snapshot_id=None if staging is None else staging.head,
         )
 
-    work.table = replace(table, storage=storage, columns=compiled.columns)
-    return Member(
-        name=table.name,
-        lease=lease,
-        staging=staging,
-        reads=streams_of(compiled),
-        view=view,
-        view_is_new=table.name not in cut.pointers,
-        retired=table.storage if moved and table.storage in cut.pointers else None,
-        write=write,
-    )
+    work.table = replace(table, columns=compiled.columns)
+    return Member(table.name, lease, staging=staging, reads=streams_of(compiled), write=write)
 
 
 def state_member_of(
@@ -140,7 +115,7 @@ def state_member_of(
     """A hidden state table in its owner's publish; `owner_id` is known when that row is written."""
     table = work.table
     if staging is not None:
-        work.attempt.pointers[table.storage] = Pointer(table.storage, staging.location, is_view=False)
+        work.attempt.pointers[table.name] = Pointer(table.name, staging.location, is_view=False)
     result = work.result()  # before the owner's work begins
 
     def write(tx: Transaction) -> None:
@@ -150,7 +125,6 @@ def state_member_of(
             namespace=table.namespace,
             mode=table.mode,
             schedule=None,
-            storage=table.storage,
             columns=table.columns,
             incremental=True,
             reason=None,
@@ -180,7 +154,6 @@ def _write(
     tx.update_stream_table(
         id,
         status=Status.ACTIVE,
-        storage=staging.storage if staging is not None else table.storage,
         definition=table.definition,
         namespace=table.namespace,
         mode=table.mode,
@@ -198,15 +171,21 @@ def _write(
     if table.owner_id is None:
         tx.update_stream_table(id, shapes=work.shapes, star=table.star, settings=table.settings)
     if staging is not None:
-        tx.update_stream_table(id, storage_snapshot=staging.head, storage_pointer=staging.location)
+        tx.update_stream_table(
+            id,
+            published_snapshot=staging.head,
+            published_pointer=staging.location,
+            table_uuid=work.attempt.lake.facts(staging.location).uuid,
+            file_schema=staging.schema,
+        )
         if work.decision.action is not Action.DIFFERENTIAL:
             tx.clear_change_log(id)
         elif staging.log is not None:
             tx.log_changes(id, staging.log)
-    elif (location := location_of(cut.pointers, table.storage)) is not None:
+    elif (location := location_of(cut.pointers, table.name)) is not None:
         # Tags and compaction move the pointer, not the content; what comes before them may expire.
         snapshot = work.attempt.lake.facts(location).snapshot_id
-        tx.update_stream_table(id, storage_pointer=location, storage_snapshot=snapshot)
+        tx.update_stream_table(id, published_pointer=location, published_snapshot=snapshot)
     views = (Dependency(v, InputKind.VIEW, pointer=location_of(cut.pointers, v)) for v in compiled.views)
     tx.set_dependencies(id, (*(i.at_cut() for i in inputs), *views))
 
@@ -241,7 +220,7 @@ def completed(
 
 
 def streams_of(compiled: Compiled) -> tuple[TableName, ...]:
-    """The storages of other stream tables that a definition reads."""
+    """The other stream tables that a definition reads."""
     return tuple(name for name, (kind, _) in compiled.reads.items() if kind is InputKind.STREAM_TABLE)
 
 
@@ -261,7 +240,6 @@ def draft_of(
     namespace: str,
     schedule: str | None,
     mode: Mode,
-    storage: TableName,
     compiled: Compiled,
     cut: Cut,
 ) -> StreamTable:
@@ -274,14 +252,13 @@ def draft_of(
         mode=mode,
         schedule=schedule,
         status=Status.INITIALIZING,
-        storage=storage,
         columns=compiled.columns,
         incremental=compiled.incremental,
         reason=compiled.reason,
         fingerprint=compiled.fingerprint,
         layout=compiled.layout,
-        storage_snapshot=None,
-        storage_pointer=None,
+        published_snapshot=None,
+        published_pointer=None,
         data_timestamp=None,
         consecutive_errors=0,
         last_error=None,
@@ -291,8 +268,8 @@ def draft_of(
 
 def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
     """The row-to-be of a hidden state table. It has no public name: nobody but its owner reads it."""
-    own, name = state.compiled, state.storage
-    draft = draft_of(name, own.definition, own.namespace, None, owner.mode, name, own, cut)
+    own, name = state.compiled, state.name
+    draft = draft_of(name, own.definition, own.namespace, None, owner.mode, own, cut)
     return replace(draft, incremental=True, reason=None, owner_id=owner.id)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -26,24 +26,24 @@ from spark_trickle.lake.publish import Member, publish
 from spark_trickle.lake.staging import Staging
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import (
-    HIDDEN_NAMESPACE,
     Action,
     Mode,
     RefreshResult,
     Status,
     StreamTable,
     TableName,
+    TableOptions,
 )
-from spark_trickle.refresh.compiler import Compiler, storage_base
+from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.decide import Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.definition_check import misread
-from spark_trickle.refresh.full import write_full
+from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
 from spark_trickle.refresh.outcome import Counts, Differential
 from spark_trickle.refresh.record import Work, completed, forget, member_of, new_state, state_member_of
-from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, shown, size_of, touched
+from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, refuse_taken, size_of, touched
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.spark.analyze import data_error, spark_error
 from spark_trickle.spark.settings import Pins
@@ -57,10 +57,15 @@ class Altered:
 
     settings: tuple[str, ...] = ()  # the differences in words
     definition: bool = True
+    options: TableOptions = field(default_factory=TableOptions)
 
     @property
     def reason(self) -> str:
-        text = ("the definition was changed",) if self.definition else ()
+        text = ["the definition was changed"] if self.definition else []
+        if self.options.partitioned_by is not None:
+            text.append(f"partitioned by {', '.join(map(str, self.options.partitioned_by)) or 'nothing'}")
+        if self.options.clustered_by is not None:
+            text.append(f"clustered by {', '.join(map(str, self.options.clustered_by)) or 'nothing'}")
         return f"ALTERED: {'; '.join((*text, *self.settings))}"
 
 
@@ -141,18 +146,16 @@ class Refresher:
     ) -> tuple[TableName, ...]:
         """The stream tables that may have something to do, told by pointers alone."""
         pointers = cut.pointers
-        storages: set[TableName] = set()
-        found = []
+        found: dict[TableName, None] = {}
         for name in order:
             table = known[name]
             asked = name in names and mode is Mode.FULL
-            moved = behind(table, pointers) or any(d.input in storages for d in table.reads)
-            own = touched(table, pointers) or not shown(self.lake, table, pointers)
+            moved = behind(table, pointers) or any(d.input in found for d in table.reads)
+            own = touched(table, pointers)
             code = self.attempts.functions.changed(table.functions)
             due = table.status is not Status.ACTIVE or time_dependent(table) or not table.settings
             if asked or moved or own or code or due:
-                found.append(name)
-                storages.add(table.storage)
+                found[name] = None
         return tuple(found)
 
     def _no_data(self, table: StreamTable, cut: Cut, stages: Stages, initiated_by: str) -> RefreshResult:
@@ -192,7 +195,7 @@ class Refresher:
                         attempt.to_come = frozenset(pending[n:])
                         asked = mode if name in names else None
                         work = self._stage(attempt, known, name, cut, asked, lease, initiated_by)
-                        known[name] = work.table  # with its new storage, for consumers in this attempt
+                        known[name] = work.table  # with its new columns, for consumers in this attempt
                         staged.append(work)
                         if not together or n == len(pending):
                             publishing = True
@@ -252,6 +255,8 @@ class Refresher:
         table = known[name]
         table = replace(table, settings=tuple(sorted(self.pins(table).items())))
         work = Work(table, attempt, Stages(), uuid.uuid4().hex, Decision(Action.NO_DATA, ""))
+        if altered is not None:
+            work.options = altered.options
         with self.store.write() as tx:
             tx.start_refresh(work.refresh_id, table.id, str(name), initiated_by)
         staging: list[Staging] = []
@@ -328,7 +333,7 @@ class Refresher:
                         sizes = [size_of(self.lake, i, feeds) for i in inputs if i.changed]
                     decision = decide_by_cost(sizes, past_of(self.store, table), self.settings.max_change_ratio)
             if decision.action is Action.DIFFERENTIAL and feeds.nothing and all(_idle(s.decision) for s in states):
-                moved = ", ".join(self._shown(i.name, known) for i in inputs if i.changed)
+                moved = ", ".join(str(i.name) for i in inputs if i.changed)
                 decision = Decision(Action.NO_DATA, f"NO_CHANGE: the new snapshots of {moved} hold the same rows")
             work.decision = decision
             attempt.tune(small=decision.action is Action.DIFFERENTIAL and feeds.all_small)
@@ -340,16 +345,16 @@ class Refresher:
                     raise
                 while len(opened) > before:
                     self.discard(opened.pop())
-                attempt.restore(cut.pointers, table.storage)
+                attempt.restore(cut.pointers, table.name)
                 work.decision = again
                 attempt.tune(small=False)
                 staging = self._apply(work, compiled, feeds, cut, opened, carefully=True)
             if staging is not None:
                 hand_over(staging, feeds, table, known, stages)
-            hidden = {s.table.storage for s in states}
+            hidden = {s.table.name for s in states}
             for below in states:
                 work.changed |= below.changed
-            work.changed |= {self._shown(n, known): r for n, r in feeds.rows.items() if n not in hidden}
+            work.changed |= {str(n): r for n, r in feeds.rows.items() if n not in hidden}
             work.bytes_read = feeds.bytes_read + sum(s.bytes_read for s in states)
             work.decision = _with_states(work.decision, states)
         finally:
@@ -373,11 +378,11 @@ class Refresher:
 
         They follow the owner's mode. Those that the definition no longer needs go with the same publish.
         """
-        attempt, have = owner.attempt, {t.storage: t for t in owner.table.states}
+        attempt, have = owner.attempt, {t.name: t for t in owner.table.states}
         done: dict[TableName, Work] = {}
         for state in compiled.states:
             with owner.stages("states"):
-                table = have.get(state.storage) or new_state(owner.table, state, cut)
+                table = have.get(state.name) or new_state(owner.table, state, cut)
                 work = Work(
                     replace(table, mode=owner.table.mode),
                     attempt,
@@ -385,19 +390,16 @@ class Refresher:
                     uuid.uuid4().hex,
                     Decision(Action.NO_DATA, ""),
                 )
-                attempt.register_missing(cut.pointers, [state.storage])
+                attempt.register_missing(cut.pointers, [state.name])
                 below = [done[i] for i in state.compiled.inputs if i in done]
                 inputs, staging = self._maintain(
                     work, state.compiled, known, cut, asked, opened, below, altered=altered
                 )
                 owner.members.append(state_member_of(work, state.compiled, inputs, staging, cut, lease, owner_id))
-                done[state.storage] = work
-        for table in (t for t in have.values() if t.storage not in done):  # no longer needed
-            owner.members.append(Member(table.name, lease, retired=table.storage, write=partial(forget, table.id)))
+                done[state.name] = work
+        for table in (t for t in have.values() if t.name not in done):  # no longer needed
+            owner.members.append(Member(table.name, lease, retired=table.name, write=partial(forget, table.id)))
         return tuple(done.values())
-
-    def _shown(self, name: TableName, known: Mapping[TableName, StreamTable]) -> str:
-        return str(next((t.name for t in known.values() if t.storage == name), name))
 
     # -- stage -----------------------------------------------------------------------------------------------------
 
@@ -416,42 +418,32 @@ class Refresher:
             return None
         if action is Action.DIFFERENTIAL:
             assert compiled.plan is not None
-            attempt.register_missing(cut.pointers, [table.storage])
-            staging = Staging.onto(attempt, table.storage)
+            attempt.register_missing(cut.pointers, [table.name])
+            staging = Staging.onto(attempt, table.name, table.file_schema)
             opened.append(staging)
             run = Differential(feeds, staging, compiled.columns, work.stages, self.passes)
             work.counts = run.run_carefully(compiled.plan) if carefully else run.run(compiled.plan)
             return staging
-        reuse = compiled.layout == table.layout and table.storage in cut.pointers
+        refuse_taken(self.lake, table, cut)
+        fits = compiled.layout == table.layout and bool(table.file_schema)
         with work.stages("full"):
-            if reuse:
-                attempt.register_missing(cut.pointers, [table.storage])
-                staging = Staging.onto(attempt, table.storage)
+            options = described(attempt, compiled, work.options)
+            if table.name in cut.pointers:
+                attempt.register_missing(cut.pointers, [table.name])
+                columns = None if fits else compiled.all_columns
+                staging = Staging.reshaped(attempt, table.name, columns, table.file_schema, options)
             else:
-                # A hidden state table never moves: its owner was compiled with this name.
-                storage = table.storage if table.owner_id is not None else self.free_storage(table.name, cut)
-                staging = Staging.new(attempt, storage, compiled.storage_columns)
+                staging = Staging.new(attempt, table.name, compiled.all_columns, options)
             opened.append(staging)
-            before = self._rows_stored(staging)
+            before = self._rows_before(staging)
             written = write_full(attempt, compiled, staging, cut.instant)
         work.counts = Counts(inserted=written, deleted=before)
         return staging
 
-    def _rows_stored(self, staging: Staging) -> int:
-        if staging.base is None:
+    def _rows_before(self, staging: Staging) -> int:
+        if staging.base is None or staging.head is None:
             return 0
-        rows = staging.attempt.session.sql(f"SELECT count(*) FROM {staging.target}").first()
-        return int(rows[0]) if rows else 0
-
-    def free_storage(self, name: TableName, cut: Cut) -> TableName:
-        """`_trickle.<namespace>__<name>`, with a number when that is taken."""
-        base = storage_base(name)
-        candidate, n = TableName(HIDDEN_NAMESPACE, base), 1
-        taken = set(cut.pointers) | {t.storage for t in self.store.stream_tables() if t.name != name}
-        while candidate in taken:
-            n += 1
-            candidate = TableName(HIDDEN_NAMESPACE, f"{base}__{n}")
-        return candidate
+        return self.lake.rows(staging.attempt.session, staging.base.location, staging.head) or 0
 
     # -- publish ---------------------------------------------------------------------------------------------------
 
@@ -490,17 +482,17 @@ class Refresher:
     def discard(self, staging: Staging) -> None:
         """Delete the files of a failed refresh, unless they are published: an error may come after the commit."""
         try:
-            live = self.store.pointers(names=[staging.storage])
-            if location_of(live, staging.storage) != staging.location:
+            live = self.store.pointers(names=[staging.name])
+            if location_of(live, staging.name) != staging.location:
                 staging.discard()
         except Exception as error:
-            _log.warning("files of a failed refresh of %s stay behind: %s", staging.storage, error)
+            _log.warning("files of a failed refresh of %s stay behind: %s", staging.name, error)
 
 
 def _second_try(error: Exception, decision: Decision, mode: Mode) -> Decision | None:
     """What to do after a failure that need not be the definition's; None: it is what it is."""
     if isinstance(error, TrickleError):
-        # The storage is not what the deltas say it should be: start it anew.
+        # The table is not what the deltas say it should be: start it anew.
         if error.code != "INTEGRITY" or mode is Mode.DIFFERENTIAL:
             return None
         return Decision(Action.REINITIALIZE, f"INTEGRITY: {error.message}")
@@ -527,14 +519,13 @@ def _with_states(decision: Decision, states: Sequence[Work]) -> Decision:
 def graph_of(tables: Iterable[StreamTable]) -> Graph[TableName]:
     """The DAG of stream tables by their public names."""
     found = tuple(tables)
-    owner = {t.storage: t.name for t in found}
-    return Graph({t.name: [owner[d.input] for d in t.reads if d.input in owner] for t in found})
+    names = {t.name for t in found}
+    return Graph({t.name: [d.input for d in t.reads if d.input in names] for t in found})
 
 
 def refuse_cycle(name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable]) -> None:
-    owner = {t.storage: t.name for t in known.values()}
     upstream = dict(graph_of(known.values()).upstream)
-    upstream[name] = tuple(owner[i] for i in compiled.reads if i in owner)
+    upstream[name] = tuple(i for i in compiled.reads if i in known)
     Graph(upstream).ancestors_first([name])
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake.file_schema import shows
 from spark_trickle.lake.shape import lost
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Action, InputKind, Mode, Pointer, Star, StreamTable, TableName
@@ -14,7 +16,6 @@ from spark_trickle.refresh.compiler import dropped
 from spark_trickle.refresh.decide import Change, Decision, Past, Situation
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.inputs import Feeds, Input, trouble
-from spark_trickle.spark.compile import quote_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +41,8 @@ def behind(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
 
 
 def touched(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
-    """Whether the storage, or that of a state table, is not what we published last, told by pointers alone."""
-    return any(location_of(pointers, t.storage) != t.storage_pointer for t in (table, *table.states))
-
-
-def shown(lake: Lake, table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
-    """Whether the public name still is our view of the storage."""
-    pointer = pointers.get(table.name)
-    return pointer is not None and pointer.is_view and quote_table(table.storage) in lake.view(pointer).text
+    """Whether the table, or a state table, is not what we published last, told by pointers alone."""
+    return any(location_of(pointers, t.name) != t.published_pointer for t in (table, *table.states))
 
 
 def look(
@@ -61,7 +56,7 @@ def look(
 ) -> Situation:
     """`states` are the decisions about its state tables, which come first."""
     reshaped = None
-    initialized = table.storage_snapshot is not None
+    initialized = table.published_snapshot is not None
     if initialized:
         if compiled.layout != table.layout:
             _refuse_lost(table, inputs)
@@ -73,9 +68,9 @@ def look(
             reshaped = "DEPENDENCY_CHANGED: a view that the definition uses changed its meaning"
         elif (other := other_code(table, compiled)) is not None:
             reshaped = f"DEPENDENCY_CHANGED: the code of function {other} changed"
-        elif {s.storage for s in compiled.states} != {t.storage for t in table.states if t.storage in cut.pointers}:
+        elif {s.name for s in compiled.states} != {t.name for t in table.states if t.name in cut.pointers}:
             reshaped = "DEPENDENCY_CHANGED: the definition needs other hidden state tables than before"
-    problem = next((_dropped(t) for t in table.states if initialized and t.storage not in cut.pointers), None)
+    problem = next((_dropped(t) for t in table.states if initialized and t.name not in cut.pointers), None)
     if problem is not None:
         reshaped = None
     # What starts a state table anew starts everything above it anew.
@@ -127,23 +122,48 @@ def other_code(table: StreamTable, compiled: Compiled) -> str | None:
 
 
 def _foreign(lake: Lake, table: StreamTable, cut: Cut) -> tuple[str, str] | None:
-    """Whether somebody else wrote to the storage; compaction changes no row and is welcome."""
-    pointer = cut.pointers.get(table.storage)
+    """What somebody else did to the table, if its rows or its hidden columns may be others now.
+
+    Tags, properties, comments, expired snapshots and rewritten manifests do no harm.
+    """
+    pointer = cut.pointers.get(table.name)
     if pointer is None:
         return _dropped(table)
-    if pointer.location == table.storage_pointer:
+    if pointer.location == table.published_pointer:
         return None
+    refuse_taken(lake, table, cut)
+    if not shows(lake.facts(pointer.location).schema, table.file_schema):
+        return "INTEGRITY", f"somebody else changed the columns of {table.name}"
     metadata = lake.metadata(pointer.location)
     snapshot = metadata.currentSnapshot()
-    while snapshot is not None and snapshot.snapshotId() != table.storage_snapshot:
-        if snapshot.operation() != "replace" or snapshot.parentId() is None:
-            return "INTEGRITY", f"somebody else wrote to the storage {table.storage}"
-        snapshot = metadata.snapshot(snapshot.parentId())
-    return None if snapshot is not None else ("INTEGRITY", f"somebody else wrote to the storage {table.storage}")
+    found: tuple[str, str] | None = None
+    while snapshot is not None and snapshot.snapshotId() != table.published_snapshot:
+        if snapshot.operation() != "replace":
+            return "INTEGRITY", f"somebody else wrote to {table.name}"
+        if {"added-data-files", "deleted-data-files"} & set(dict(snapshot.summary())):
+            found = "REWRITTEN", f"somebody else rewrote the data files of {table.name}, without its hidden columns"
+        if snapshot.parentId() == table.published_snapshot:  # which may have expired since
+            return found
+        snapshot = None if snapshot.parentId() is None else metadata.snapshot(snapshot.parentId())
+    return found if snapshot is not None else ("INTEGRITY", f"somebody else wrote to {table.name}")
+
+
+def refuse_taken(lake: Lake, table: StreamTable, cut: Cut) -> None:
+    """Another table or view may have got the name: it is not ours to overwrite."""
+    pointer = cut.pointers.get(table.name)
+    if pointer is None or pointer.location == table.published_pointer:
+        return
+    if pointer.is_view or table.table_uuid not in (None, lake.facts(pointer.location).uuid):
+        what = "view" if pointer.is_view else "table"
+        raise TrickleError(
+            "NAME_TAKEN",
+            f"{table.name} is another {what} now: somebody dropped the stream table's and made one of that name",
+            hint=f"Rename or drop that {what}, and refresh again.",
+        )
 
 
 def _dropped(table: StreamTable) -> tuple[str, str]:
-    return "INTEGRITY", f"the storage {table.storage} was dropped"
+    return "INTEGRITY", f"somebody else dropped {table.name}"
 
 
 def size_of(lake: Lake, item: Input, feeds: Feeds) -> Change:

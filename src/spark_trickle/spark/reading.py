@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -23,21 +24,26 @@ _READS = re.compile(
 
 def refuse_write(session: SparkSession, text: str) -> None:
     """Refuse a statement that is neither a query nor harmless; what cannot be parsed is left to Spark to refuse."""
-    jvm: Any = session._jvm
-    try:  # Spark's own parser: the one of Iceberg's extension takes commands for queries
-        jvm.org.apache.spark.sql.execution.SparkSqlParser().parseQuery(text)
-        return
-    except Exception:  # no query, or nothing at all
-        pass
-    try:
-        plan = session._jsparkSession.sessionState().sqlParser().parsePlan(text)
-    except Exception:
-        return  # Spark says what is wrong with it
-    if not _reads(session, plan):
+    plan = _command(session, text)
+    if plan is not None and not _reads(session, plan):
         raise TrickleError(
             "CUT_IS_READ_ONLY",
             f"{shorten(text, 80, placeholder=' …')!r} is not a read, and a cut is read-only: nothing was done",
         )
+
+
+def _command(session: SparkSession, text: str) -> Any | None:
+    """The parsed plan of a statement that is not a query; None also for what Spark will refuse."""
+    jvm: Any = session._jvm
+    try:  # Spark's own parser: the one of Iceberg's extension takes commands for queries
+        jvm.org.apache.spark.sql.execution.SparkSqlParser().parseQuery(text)
+        return None
+    except Exception:  # no query, or nothing at all
+        pass
+    try:
+        return session._jsparkSession.sessionState().sqlParser().parsePlan(text)
+    except Exception:
+        return None
 
 
 def _reads(session: SparkSession, plan: Any) -> bool:
@@ -53,5 +59,52 @@ def _reads(session: SparkSession, plan: Any) -> bool:
 
 def _is_temporary(session: SparkSession, name: Any) -> bool:
     views = session._jsparkSession.sessionState().catalog()
-    parts = name.nameParts() if hasattr(name, "nameParts") else name.multipartIdentifier()
+    named = str(name.getClass().getSimpleName())
+    parts = name.nameParts() if named == "UnresolvedIdentifier" else name.multipartIdentifier()
     return bool(views.isTempView(parts))
+
+
+# Statements that change or drop the table they name first, by the class of their parsed plan. Comments, tags and
+# statistics do no harm.
+_CHANGES = re.compile(
+    r"InsertIntoStatement|OverwriteByExpression|OverwritePartitionsDynamic|AppendData|UpdateTable|DeleteFromTable|"
+    r"MergeIntoTable|Truncate\w+|DropTable|DropView|RenameTable|(Set|Unset)TableProperties|SetTableLocation|"
+    r"SetViewProperties|AlterViewAs|(Add|Drop|Rename|Replace|Alter)Columns?|ReplaceTable\w*|CreateView|AlterTable\w*|"
+    r"(Add|Drop|Replace)PartitionField|SetWriteDistributionAndOrdering|(Set|Drop)IdentifierFields|"
+    r"(Add|Drop|Rename)Partitions|AddCheckConstraint|AddConstraint|DropConstraint|(Create|Drop)IcebergView"
+)
+
+
+def changed_tables(session: SparkSession, text: str) -> tuple[tuple[str, ...], ...]:
+    """The tables that a statement would write to, alter or drop, as it names them; () for anything else."""
+    plan = _command(session, text)
+    return () if plan is None else tuple(_changed(plan))
+
+
+def _changed(plan: Any) -> Iterator[tuple[str, ...]]:
+    kind = str(plan.getClass().getSimpleName())
+    if _CHANGES.fullmatch(kind) is None:
+        if kind in ("UnresolvedWith", "Union"):  # WITH … INSERT; FROM … INSERT … INSERT
+            for child in _listed(plan.children()):
+                yield from _changed(child)
+        return
+    # Iceberg's own statements hold the name itself, an INSERT holds its target beside its children.
+    target = plan.table() if kind.startswith(("Insert", "Overwrite", "Append")) else None
+    if target is None:
+        target = plan.children().head() if plan.children().nonEmpty() else plan.table()
+    named = str(target.getClass().getSimpleName())
+    if named == "SubqueryAlias":
+        target = target.child()
+        named = str(target.getClass().getSimpleName())
+    if named == "UnresolvedIdentifier":
+        yield tuple(map(str, _listed(target.nameParts())))
+    elif named == "ResolvedIdentifier":
+        yield (*map(str, target.identifier().namespace()), str(target.identifier().name()))
+    elif named.startswith("Unresolved"):
+        yield tuple(map(str, _listed(target.multipartIdentifier())))
+    else:
+        yield tuple(map(str, _listed(target)))
+
+
+def _listed(items: Any) -> list[Any]:
+    return [items.apply(n) for n in range(items.size())]

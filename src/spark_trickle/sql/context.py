@@ -15,7 +15,7 @@ from spark_trickle.sql.scope import Output, Scope, Visible
 
 @dataclass(frozen=True, slots=True)
 class LakeTable:
-    """A table the definition may read: a source, or the storage of a stream table."""
+    """A table the definition may read: a source or a stream table."""
 
     name: TableName
     kind: InputKind

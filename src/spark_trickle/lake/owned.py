@@ -1,0 +1,227 @@
+"""The Iceberg tables that are stream tables: making one, giving it other columns, reading and writing its hidden ones.
+
+Such a table shows the definition's columns and holds more in its files (`file_schema.py`). Data files are written
+through a stand-in that has the full schema, and committed to the table itself, so that its snapshots carry the public
+schema.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake import jvm
+from spark_trickle.lake.attempt import Attempt
+from spark_trickle.lake.file_schema import documented, last_id, numbered, public, shows
+from spark_trickle.lake.jvm import Java
+from spark_trickle.lake.shape import Schema
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import (
+    STREAM_TABLE_MARK,
+    Column,
+    PartitionField,
+    Pointer,
+    SortField,
+    TableName,
+    TableOptions,
+)
+from spark_trickle.spark.compile import quote
+from spark_trickle.sql.scalar import in_ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROPERTIES = {STREAM_TABLE_MARK: "true", "write.metadata.compression-codec": "none"}
+
+
+def create(attempt: Attempt, name: TableName, columns: Sequence[Column], options: TableOptions) -> str:
+    """A table of this attempt, without a snapshot; gives its full schema."""
+    session = attempt.session
+    iceberg = jvm.handles(session).jvm.org.apache.iceberg
+    full = numbered(iceberg_fields(session, columns), (), 0)
+    full = documented(full, dict(options.column_comments))
+    schema = iceberg.SchemaParser.fromJson(public(full))
+    # A place of its own: a dropped table of this name may still be read by a cut.
+    folder = f"{attempt.lake.warehouse}/{'/'.join(name.parts)}-{uuid.uuid4().hex[:8]}"
+    metadata = (
+        iceberg.TableMetadata.buildFromEmpty(3)
+        .assignUUID()
+        .setLocation(folder)
+        .setCurrentSchema(schema, last_id(full))
+        .setDefaultPartitionSpec(_spec(session, schema, options.partitioned_by or (), name))
+        .setDefaultSortOrder(_order(session, schema, options.clustered_by or (), name))
+        .setProperties(_properties(session, options))
+        .discardChanges()
+        .build()
+    )
+    location = f"{folder}/metadata/00000-{uuid.uuid4()}.metadata.json"
+    iceberg.TableMetadataParser.write(metadata, jvm.file_io(attempt.lake.session).newOutputFile(location))
+    attempt.register([Pointer(name, location, is_view=False)])
+    return full
+
+
+def reshape(
+    attempt: Attempt, name: TableName, columns: Sequence[Column] | None, known: str, options: TableOptions
+) -> str:
+    """Give a table of the attempt these columns (None: those it should have), and what the options say.
+
+    `known` is its full schema so far. Partitions and order stay where the columns they need do. Gives the full schema.
+    """
+    session = attempt.session
+    iceberg = jvm.handles(session).jvm.org.apache.iceberg
+    operations = attempt.load(name).operations()
+    base = operations.current()
+    full = known
+    if columns is not None:
+        shown = json.loads(public(known) if known else iceberg.SchemaParser.toJson(base.schema()))["fields"]
+        full = numbered(iceberg_fields(session, columns), shown, base.lastColumnId())
+        full = documented(full, dict(options.column_comments))
+    given = (options.partitioned_by, options.clustered_by, options.comment, options.properties)
+    if shows(iceberg.SchemaParser.toJson(base.schema()), full) and given == (None, None, None, ()):
+        return full
+    schema = iceberg.SchemaParser.fromJson(public(full))
+    partitions = options.partitioned_by if options.partitioned_by is not None else _partitions(base, schema)
+    order = options.clustered_by if options.clustered_by is not None else _sorting(base, schema)
+    changed = (
+        iceberg.TableMetadata.buildFrom(base)
+        .setCurrentSchema(schema, max(last_id(full), base.lastColumnId()))
+        .setDefaultPartitionSpec(_renumbered(session, _spec(session, schema, partitions, name), schema, base))
+        .setDefaultSortOrder(_order(session, schema, order, name))
+        .setProperties(_properties(session, options))
+        .build()
+    )
+    operations.commit(base, changed)
+    attempt.pointers[name] = Pointer(name, attempt.location(name), is_view=False)
+    return full
+
+
+def layout_of(metadata: Java) -> TableOptions:
+    """How a table is partitioned and ordered."""
+    return TableOptions(_partitions(metadata, metadata.schema()), _sorting(metadata, metadata.schema()))
+
+
+def set_properties(lake: Lake, name: TableName, options: TableOptions) -> None:
+    """A comment and properties, as a commit of their own: they change no row."""
+    update = lake.load(name).updateProperties()
+    for key, value in options.properties:
+        update = update.set(key, value)
+    if options.comment is not None:
+        update = update.set("comment", options.comment)
+    update.commit()
+
+
+def stand_in(session: SparkSession, table: Java, full: str) -> Java:
+    """The table with its hidden columns, to write data files through: nothing can be committed to it."""
+    iceberg = jvm.handles(session).jvm.org.apache.iceberg
+    base = table.operations().current()
+    schema = iceberg.SchemaParser.fromJson(full)
+    metadata = iceberg.TableMetadata.buildFrom(base).setCurrentSchema(schema, base.lastColumnId())
+    return jvm.static_table(session, metadata.discardChanges().build(), table.name())
+
+
+def clustering(attempt: Attempt, name: TableName) -> list[str]:
+    """Expressions that rows of one partition, and neighbours in the table's order, have in common."""
+    metadata = attempt.lake.metadata(attempt.pointers[name].location)
+    functions = f"{quote(attempt.slot.catalog)}.system"
+    terms = []
+    for part in _partitions(metadata, metadata.schema()):
+        if part.transform == "identity":
+            terms.append(quote(part.column))
+        else:
+            argument = "" if part.argument is None else f"{part.argument}, "
+            terms.append(f"{functions}.{_FUNCTIONS[part.transform]}({argument}{quote(part.column)})")
+    for by in _sorting(metadata, metadata.schema()):
+        terms.append(f"{quote(by.column)} {'DESC' if by.descending else 'ASC'}")
+    return terms
+
+
+_FUNCTIONS = {
+    "year": "years",
+    "month": "months",
+    "day": "days",
+    "hour": "hours",
+    "bucket": "bucket",
+    "truncate": "truncate",
+}
+
+
+def iceberg_fields(session: SparkSession, columns: Sequence[Column]) -> list[Schema]:
+    """Columns as Iceberg's JSON; their ids mean nothing yet."""
+    held = jvm.handles(session).jvm
+    ddl = ", ".join(f"{quote(c.name)} {in_ddl(c.type)}" for c in columns)
+    schema = held.org.apache.iceberg.spark.SparkSchemaUtil.convert(
+        held.org.apache.spark.sql.types.StructType.fromDDL(ddl)
+    )
+    fields: list[Schema] = json.loads(held.org.apache.iceberg.SchemaParser.toJson(schema))["fields"]
+    return fields
+
+
+def _properties(session: SparkSession, options: TableOptions) -> Java:
+    given = jvm.handles(session).jvm.java.util.HashMap()
+    for key, value in {**PROPERTIES, **dict(options.properties)}.items():
+        given.put(key, value)
+    if options.comment is not None:
+        given.put("comment", options.comment)
+    return given
+
+
+def _spec(session: SparkSession, schema: Java, fields: Sequence[PartitionField], name: TableName) -> Java:
+    builder = jvm.handles(session).jvm.org.apache.iceberg.PartitionSpec.builderFor(schema)
+    try:
+        for field in fields:
+            arguments = () if field.argument is None else (field.argument,)
+            builder = getattr(builder, field.transform)(field.column, *arguments)
+        return builder.build()
+    except Exception as error:
+        raise TrickleError("INVALID_OPTION", f"{name} cannot be partitioned so: {jvm.why(error)}") from error
+
+
+def _renumbered(session: SparkSession, spec: Java, schema: Java, base: Java) -> Java:
+    """The spec with ids that no other partition field of the table has; the same field keeps its id."""
+    parser = jvm.handles(session).jvm.org.apache.iceberg.PartitionSpecParser
+    known: dict[tuple[int, str], Schema] = {}
+    for each in base.specs():
+        for field in json.loads(parser.toJson(each))["fields"]:
+            known[field["source-id"], field["transform"]] = field
+    ids = count(base.lastAssignedPartitionId() + 1)
+    body = json.loads(parser.toJson(spec))
+    body["fields"] = [
+        known.get((f["source-id"], f["transform"])) or {**f, "field-id": next(ids)} for f in body["fields"]
+    ]
+    return parser.fromJson(schema, json.dumps(body))
+
+
+def _order(session: SparkSession, schema: Java, fields: Sequence[SortField], name: TableName) -> Java:
+    if not fields:
+        return jvm.handles(session).jvm.org.apache.iceberg.SortOrder.unsorted()
+    builder = jvm.handles(session).jvm.org.apache.iceberg.SortOrder.builderFor(schema)
+    try:
+        for field in fields:
+            builder = builder.desc(field.column) if field.descending else builder.asc(field.column)
+        return builder.build()
+    except Exception as error:
+        raise TrickleError("INVALID_OPTION", f"{name} cannot be clustered so: {jvm.why(error)}") from error
+
+
+def _partitions(metadata: Java, schema: Java) -> tuple[PartitionField, ...]:
+    """How a table is partitioned, as far as the columns for it are in the schema."""
+    found = []
+    for field in metadata.spec().fields():
+        column = metadata.schema().findColumnName(field.sourceId())
+        transform, _, argument = str(field.transform().toString()).rstrip("]").partition("[")
+        if transform != "void" and column is not None and schema.findField(column) is not None:
+            found.append(PartitionField(column, transform, int(argument) if argument else None))
+    return tuple(found)
+
+
+def _sorting(metadata: Java, schema: Java) -> tuple[SortField, ...]:
+    found = []
+    for field in metadata.sortOrder().fields():
+        column = metadata.schema().findColumnName(field.sourceId())
+        if column is not None and schema.findField(column) is not None and field.transform().isIdentity():
+            found.append(SortField(column, str(field.direction()).upper().startswith("DESC")))
+    return tuple(found)
