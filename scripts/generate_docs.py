@@ -66,7 +66,7 @@ def settings() -> str:
         "# Spark's settings and the meaning of a definition",
         NOTE,
         "",
-        "A definition means one thing. What else than its text and its sources bears on its rows is stored with the",
+        "A definition means one thing. What affects its rows, besides its text and its sources, is stored with the",
         "stream table and used by every refresh, `verify` and `explain`, whoever connects, with whatever `spark_conf`,",
         "and whatever was SET on `tr.spark`. Besides the settings below that is the namespace in which the definition",
         "was written, and the versions of the lake's functions that it calls ([functions.md](functions.md)).",
@@ -74,7 +74,7 @@ def settings() -> str:
         "```sql",
         "CREATE STREAM TABLE shop.days SET ('spark.sql.session.timeZone' = 'Europe/Berlin') AS",
         "SELECT to_date(ts) AS day, count(*) AS n FROM shop.orders GROUP BY to_date(ts);",
-        "ALTER STREAM TABLE shop.days SET (time_zone = 'Asia/Tokyo');  -- computes it anew, in the same transaction",
+        "ALTER STREAM TABLE shop.days SET (time_zone = 'Asia/Tokyo');  -- recomputes it, in the same transaction",
         "DESCRIBE STREAM TABLE shop.days;                              -- shows what is pinned",
         "```",
         "",
@@ -106,7 +106,7 @@ def settings() -> str:
         "|---|---|---|",
     ]
     lines += [f"| `{s.key}` | {shown(s.value)} | {s.why} |" for s in FIXED.values()]
-    lines += ["", "## Free", "", "They may be set at will; none of them can change a row.", ""]
+    lines += ["", "## Free", "", "They may be set freely; none of them can change a row.", ""]
     for why in dict.fromkeys(s.why for s in FREE):
         keys = ", ".join(f"`{s.key}`" for s in FREE if s.why == why)
         lines += [f"- **{why[0].upper()}{why[1:]}.** {keys}"]
@@ -220,8 +220,8 @@ def _aggregates() -> list[str]:
     ]
     names = ["count", "count_if", "sum", "min", "max", "bool_and", "bool_or", "avg"]
     lines = [
-        "Bit-equal to Spark's own result by adding the change to stored states, else the affected groups are computed",
-        "again from the new state. DISTINCT, ORDER BY inside and WITHIN GROUP always go by affected groups.",
+        "Bit-equal to Spark's own result by adding the change to stored states, else the affected groups are",
+        "recomputed from the new state. DISTINCT, ORDER BY inside and WITHIN GROUP always go by affected groups.",
         "",
         "| function | by state for | else |",
         "|---|---|---|",
@@ -246,7 +246,7 @@ def _aggregates() -> list[str]:
         "kept in a hidden state table, so that what is taken back is what was given.",
         "",
         f"So are these where they add up floats, whose last bits depend on the order of rows: {floats}. A comparison",
-        "allows them a relative error of 1e-9; they do not drift, since affected groups are summed anew.",
+        "allows them a relative error of 1e-9; they do not drift, since affected groups are recomputed.",
     ]
     return lines
 

@@ -266,3 +266,29 @@ def test_settings_of_a_definition(lake: Path, capsys: pytest.CaptureFixture[str]
     assert "ansi" not in shown
     assert run(["alter", "shop.totals", "--set", "ansi"]) == 2
     assert run(["alter", "shop.totals", "--set", "spark.sql.caseSensitive=true"]) == 2
+
+
+def test_options_of_the_table(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    query = "SELECT id, customer, amount FROM shop.orders"
+    layout = ["--partition-by", "customer", "--partition-by", "bucket(2, id)", "--cluster-by", "amount DESC"]
+    named = ["--cluster-by", "id", "--comment", "one per order", "--property", "a.b=c=d", "--property", "e=f"]
+    assert result(capsys, "create", "shop.lines", "-q", query, *layout, *named)["rows_inserted"] == 3
+    # As README.md and docs/tables.md read it.
+    catalog = SqlCatalog("lake", uri="sqlite:///lakehouse/catalog.db", warehouse="lakehouse/warehouse")
+    table = catalog.load_table("shop.lines")
+    assert [str(f.transform) for f in table.spec().fields] == ["identity", "bucket[2]"]
+    assert [str(f.direction) for f in table.sort_order().fields] == ["DESC", "ASC"]
+    assert [table.properties[key] for key in ("comment", "a.b", "e")] == ["one per order", "c=d", "f"]
+    assert table.scan().to_arrow().sort_by("id").to_pydict()["customer"] == ["ann", "bob", "ann"]
+
+    for arguments, says in (
+        (["--property", "nope"], "--property nope: write it as KEY=VALUE."),
+        (["--property", "format-version=2"], "format-version"),
+        (["--partition-by", "week(id)"], "year, month, day, hour, bucket, truncate"),
+        (["--cluster-by", "nope"], "nope"),
+    ):
+        assert run(["create", "shop.bad", "-q", query, *arguments]) == 2
+        assert says in capsys.readouterr().err
+    assert [s["name"] for s in result(capsys, "status")] == ["shop.lines"]

@@ -78,7 +78,7 @@ DELETED = (
 )
 SWAPPED = "the removed and the added files"
 STATES = "the files that differ between the two states"
-ALL = "all files, once: the content is computed anew"
+ALL = "all files, once: the content is recomputed"
 
 INSERT = "INSERT INTO {t} {some}"
 MERGE = (

@@ -98,7 +98,7 @@ def _jars(settings: Settings) -> Iterator[Check]:
 
 def _catalog(settings: Settings) -> Check:
     if not settings.is_postgres and not settings.database.exists():
-        return Check("catalog", Level.WARN, f"{settings.database} does not exist", "Make the lake: trickle init")
+        return Check("catalog", Level.WARN, f"{settings.database} does not exist", "Create the lake: trickle init")
     try:
         if settings.is_postgres:
             found = _postgres_version(settings)
@@ -150,7 +150,7 @@ def _warehouse(settings: Settings) -> Check:
             f"{existing} cannot be written: {e.strerror}",
             "Give this user write access.",
         )
-    note = "" if existing == folder else " (made when first used)"
+    note = "" if existing == folder else " (created when first used)"
     return Check("warehouse", Level.OK, f"{folder}{note}")
 
 
@@ -162,7 +162,7 @@ def _disk(settings: Settings) -> Check:
             "disk",
             Level.WARN,
             found,
-            "A full refresh writes a table anew before the old files go: free some space.",
+            "A full refresh rewrites a table before its old files are deleted: free some space.",
         )
     return Check("disk", Level.OK, found)
 

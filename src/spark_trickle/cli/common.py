@@ -1,0 +1,137 @@
+"""What the commands share: the global options, opening the lake, and reading arguments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from spark_trickle.cli.output import Format, Output
+from spark_trickle.errors import TrickleError
+
+if TYPE_CHECKING:
+    from spark_trickle.config import Settings
+    from spark_trickle.engine import Trickle
+
+DIFFERS = 1  # exit code of a verification that found a difference, and of a failed check
+
+
+@dataclass(slots=True)
+class State:
+    """The global options."""
+
+    lake: str | None = None
+    output: Format = Format.TEXT
+    debug: bool = False
+
+
+state = State()
+
+
+def output() -> Output:
+    return Output(state.output)
+
+
+def load_settings() -> Settings:
+    from spark_trickle.config import Settings
+
+    return Settings.load(state.lake)
+
+
+@contextmanager
+def open_lake(out: Output, *, create: bool = False, **options: Any) -> Iterator[Trickle]:
+    """The lake of this command. Only `init` creates one: a mistyped folder must not become an empty lake."""
+    settings = load_settings()
+    if not create and not settings.is_postgres and not settings.database.exists():
+        at = shell(state.lake or str(settings.location))
+        raise TrickleError(
+            "INVALID_SETTING",
+            f"There is no lake at {settings.location}.",
+            hint=f"Create one: trickle init {at}",
+        )
+    from spark_trickle import connect
+
+    with out.progress("Opening the lake"):
+        tr = connect(state.lake, **options)
+    try:
+        yield tr
+    finally:
+        tr.close()
+
+
+def each(
+    names: Sequence[str],
+    doing: str,
+    do: Callable[[str], Any],
+    out: Output,
+    skipped: Sequence[str] = (),
+    *,
+    bad: Callable[[Any], bool] = lambda _: False,
+) -> None:
+    """Do it to each and show all results; then, of what went wrong, first a bad result and then the first error."""
+    found, failed = [], []
+    for name in names:
+        try:
+            with out.progress(f"{doing} {name}"):
+                found.append(do(name))
+        except TrickleError as e:
+            if e.code in skipped:
+                out.err.print(f"skipped: {e.message}", markup=False, soft_wrap=True)
+            else:
+                failed.append(e)
+    if found or not failed:
+        out.show(tuple(found))
+    differs = any(map(bad, found))
+    for error in failed if differs else failed[1:]:
+        out.error(error)
+    if differs:
+        raise typer.Exit(DIFFERS)
+    if failed:
+        raise failed[0]
+
+
+def all_names(tr: Trickle) -> list[str]:
+    """Every stream table, quoted: a name as shown need not be one that can be parsed."""
+    return [".".join(f"`{part.replace('`', '``')}`" for part in s.name.split(".")) for s in tr.status()]
+
+
+def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
+    """The values of a repeated KEY=VALUE option."""
+    found: dict[str, str] = {}
+    for one in given or ():
+        key, equals, value = one.partition("=")
+        if not equals or not key.strip():
+            usage(f"{option} {one}: write it as KEY=VALUE.")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def read_text(given: str | None, file: str | None, what: str) -> str:
+    """The SQL of a command: argument, file, or what is piped in."""
+    if given is not None and file is not None:
+        usage(f"Give {what} or --file, not both.")
+    if given is not None:
+        return given
+    if file is not None and file != "-":
+        try:
+            return Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as e:
+            raise TrickleError("INVALID_STATEMENT", f"{file} cannot be read: {e}", hint="Check the path.") from None
+    if file is None and sys.stdin.isatty():
+        usage(f"Give {what}, --file, or pipe it in.")
+    return sys.stdin.read()
+
+
+def shell(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)
+
+
+def usage(message: str) -> NoReturn:
+    raise typer.BadParameter(message)

@@ -1,0 +1,318 @@
+"""The commands on stream tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from spark_trickle.cli.common import all_names, each, open_lake, output, pairs, read_text, usage
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A stream table, such as shop.revenue.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Stream tables.")]
+Query = Annotated[str | None, typer.Option("--query", "-q", help="The definition, a SELECT.")]
+QueryFile = Annotated[str | None, typer.Option("--file", "-f", help="Read it from a file; - is standard input.")]
+Schedule = Annotated[
+    str | None,
+    typer.Option("--schedule", "-s", help="'30s', '5m', a cron line, 'downstream' or 'manual'.", show_default=False),
+]
+Mode = Annotated[str | None, typer.Option("--mode", "-m", help="auto, differential or full.", show_default=False)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A Spark setting that the definition runs under, such as time_zone=Europe/Berlin; may be repeated.",
+        show_default=False,
+    ),
+]
+PartitionBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition-by",
+        metavar="TERM",
+        help="Partition the table by a column, by 'year(ts)', 'month(ts)', 'day(ts)' or 'hour(ts)' of one, by "
+        "'bucket(16, id)' or by 'truncate(4, code)'; may be repeated.",
+        show_default=False,
+    ),
+]
+ClusterBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster-by",
+        metavar="COLUMN",
+        help="Sort the table's files by a column, such as region or 'amount DESC'; may be repeated.",
+        show_default=False,
+    ),
+]
+Comment = Annotated[str | None, typer.Option("--comment", help="A comment on the table.", show_default=False)]
+Property = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        metavar="KEY=VALUE",
+        help="An Iceberg table property, such as write.parquet.compression-codec=zstd; may be repeated.",
+        show_default=False,
+    ),
+]
+Star = Annotated[
+    str | None,
+    typer.Option("--star", help="What * means when a source gets other columns: pin or follow.", show_default=False),
+]
+
+
+def create(
+    name: Name,
+    query: Query = None,
+    file: QueryFile = None,
+    schedule: Schedule = None,
+    mode: Mode = None,
+    star: Star = None,
+    set_: Set = None,
+    initialize: Annotated[
+        bool,
+        typer.Option("--initialize/--no-initialize", help="Fill it now, or leave that to the first refresh."),
+    ] = True,
+    partition_by: PartitionBy = None,
+    cluster_by: ClusterBy = None,
+    comment: Comment = None,
+    property_: Property = None,
+) -> None:
+    """Create a stream table from a query.
+
+    [dim]trickle create shop.big -q "SELECT * FROM shop.orders WHERE amount > 100" --schedule 5m
+    trickle create shop.big -f big.sql --mode differential
+    trickle create shop.days -f days.sql --set time_zone=Europe/Berlin
+    trickle create shop.lines -f lines.sql --partition-by "day(ts)" --cluster-by customer --comment "one per item"[/dim]
+    """
+    out = output()
+    settings, properties = pairs("--set", set_), pairs("--property", property_)
+    definition = read_text(query, file, "--query")
+    with open_lake(out) as tr, out.progress(f"Creating {name}"):
+        result = tr.create_stream_table(
+            name,
+            definition,
+            schedule,
+            mode or "auto",
+            initialize=initialize,
+            star=star or "pin",
+            settings=settings,
+            partitioned_by=partition_by or (),
+            cluster_by=cluster_by or (),
+            comment=comment,
+            properties=properties,
+        )
+    out.show(result if result is not None else {"created": name} if out.is_json else f"{name} is created.")
+
+
+def alter(
+    name: Name,
+    query: Query = None,
+    file: QueryFile = None,
+    schedule: Schedule = None,
+    mode: Mode = None,
+    star: Star = None,
+    set_: Set = None,
+) -> None:
+    """Change the query, schedule, mode or settings of a stream table, or what * means in its query.
+
+    [dim]trickle alter shop.big --schedule 10m
+    trickle alter shop.days --set time_zone=Asia/Tokyo
+    trickle alter shop.big -q "SELECT * FROM shop.orders WHERE amount > 500"[/dim]
+    """
+    out = output()
+    given = query is not None or file is not None
+    settings = pairs("--set", set_)
+    if not given and not settings and schedule is None and mode is None and star is None:
+        usage("Say what to change: --query, --file, --schedule, --mode, --star or --set.")
+    definition = read_text(query, file, "--query") if given else None
+    with open_lake(out) as tr, out.progress(f"Altering {name}"):
+        result = tr.alter_stream_table(
+            name, query=definition, schedule=schedule, mode=mode, star=star, settings=settings
+        )
+    out.show(result if result is not None else {"altered": name} if out.is_json else f"{name} is altered.")
+
+
+def drop(
+    name: Name,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Drop the stream tables that read it too.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="No error if there is none.")] = False,
+) -> None:
+    """Drop a stream table and its files.
+
+    [dim]trickle drop shop.big
+    trickle drop shop.lines --cascade[/dim]
+    """
+    out = output()
+    with open_lake(out) as tr, out.progress(f"Dropping {name}"):
+        result = tr.drop_stream_table(name, cascade=cascade, if_exists=if_exists)
+    if out.is_json:
+        out.show({"dropped": result if result is not None else [name]})
+    else:
+        dropped = result if isinstance(result, (tuple, list)) else (name,)
+        for one in dropped:
+            out.say(f"{one} is dropped.")
+        if not dropped:
+            out.say(f"There was no {name}.")
+
+
+def refresh(
+    names: Names = None,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Every stream table of the lake, one by one: one that fails does not stop the others."
+        ),
+    ] = False,
+    mode: Mode = None,
+    upstream: Annotated[
+        bool, typer.Option("--upstream/--no-upstream", help="Refresh the stream tables it reads first.")
+    ] = True,
+) -> None:
+    """Bring stream tables up to date, computing only what changed. Several names are a group: all or none.
+
+    [dim]trickle refresh shop.revenue
+    trickle refresh --all
+    trickle refresh shop.revenue --mode full[/dim]
+    """
+    out = output()
+    if bool(names) == every:
+        usage("Name stream tables, or say --all.")
+    with open_lake(out) as tr:
+        if every:
+            each(all_names(tr), "Refreshing", lambda n: tr.refresh(n, mode=mode), out)
+        else:
+            wanted = list(names or ())
+            with out.progress(f"Refreshing {', '.join(wanted)}"):
+                found = tr.refresh(wanted[0] if len(wanted) == 1 else wanted, mode=mode, upstream=upstream)
+            results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+            out.show(results)
+
+
+def status(name: Annotated[str | None, typer.Argument(metavar="NAME")] = None) -> None:
+    """Show stream tables: state, mode, schedule, freshness, last refresh.
+
+    [dim]trickle status
+    trickle status shop.revenue --output json[/dim]
+    """
+    out = output()
+    with open_lake(out) as tr:
+        out.show(tuple(tr.status(name)))
+
+
+def describe(name: Name) -> None:
+    """Show what a stream table is: definition, columns, inputs, functions, and the settings it runs under.
+
+    [dim]trickle describe shop.revenue
+    trickle describe shop.revenue --output json[/dim]
+    """
+    out = output()
+    with open_lake(out) as tr:
+        out.show(tr.describe(name))
+
+
+def history(
+    name: Annotated[str | None, typer.Argument(metavar="NAME")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Newest entries shown.")] = 20,
+) -> None:
+    """Show past refreshes, newest first, each with its action and reason.
+
+    [dim]trickle history
+    trickle history shop.revenue -n 5[/dim]
+    """
+    out = output()
+    with open_lake(out) as tr:
+        out.show(tuple(tr.history(name, limit=limit)))
+
+
+def changes(
+    name: Name,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="A snapshot id, a time with its zone, or a token. Otherwise from the beginning."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for further refreshes, until Ctrl-C.")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", "-n", min=1, help="Rows shown per batch: 100 as text, all as JSON.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Show what changed in a stream table: rows with weight, snapshot and time, and a token to go on from.
+
+    With --output json each row is one line, and each batch ends with a line that holds the token.
+
+    [dim]trickle changes shop.revenue
+    trickle changes shop.revenue --since 2026-01-31T12:00:00+00:00
+    trickle changes shop.revenue --follow --output json[/dim]
+    """
+    from spark_trickle.cli.changes import check_since, show_changes
+
+    out = output()
+    check_since(since)
+    with open_lake(out) as tr:
+        show_changes(out, tr, name, since, limit, follow=follow)
+
+
+def explain(name: Name) -> None:
+    """Show how a stream table is maintained: operators, delta SQL, and what the next refresh would do.
+
+    [dim]trickle explain shop.revenue[/dim]
+    """
+    out = output()
+    with open_lake(out) as tr, out.progress("Explaining"):
+        result = tr.explain(name)
+    out.show(result)
+
+
+def check(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file with a query; - is standard input.")],
+    sql: Annotated[bool, typer.Option("--sql", help="Print what a differential refresh would run, too.")] = False,
+) -> None:
+    """Say before creation whether a query would be incremental, and if not, why and what to change; exit code 2 if not.
+
+    [dim]trickle check revenue.sql
+    echo "SELECT city, count(*) FROM shop.customers GROUP BY city" | trickle check -[/dim]
+    """
+    from spark_trickle.cli.check import read_query, show_check
+
+    out = output()
+    query = read_query(file)
+    with open_lake(out) as tr, out.progress("Checking"):
+        found = tr.check(query)
+    raise typer.Exit(show_check(out, found, sql=sql))
+
+
+def verify(
+    names: Names = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Hidden columns and hidden state tables as well.")] = False,
+) -> None:
+    """Compare stream tables with their definitions, row by row; exit code 1 if one differs. No name: all.
+
+    [dim]trickle verify
+    trickle verify shop.revenue --deep[/dim]
+    """
+    out = output()
+    with open_lake(out) as tr:
+        skipped = () if names else ("VOLATILE_FUNCTION",)
+        check = partial(tr.verify, deep=deep)
+        each(names or all_names(tr), "Verifying", check, out, skipped, bad=lambda v: not v.equal)
+
+
+# In the order of the help text.
+COMMANDS: tuple[Callable[..., None], ...] = (
+    create,
+    alter,
+    drop,
+    refresh,
+    status,
+    describe,
+    history,
+    changes,
+    explain,
+    check,
+    verify,
+)
