@@ -217,6 +217,30 @@ class StreamTable:
     table_uuid: str | None = None  # of the Iceberg table: another one under the name is somebody else's
     file_schema: str = ""  # Iceberg's JSON of all columns in the data files, the hidden ones too
 
+    @classmethod
+    def draft(cls, name: TableName, definition: str, namespace: str, mode: Mode, at: datetime) -> StreamTable:
+        """A stream table before it is compiled and has a row."""
+        return cls(
+            id=0,
+            name=name,
+            definition=definition,
+            namespace=namespace,
+            mode=mode,
+            schedule=None,
+            status=Status.INITIALIZING,
+            columns=(),
+            incremental=False,
+            reason=None,
+            fingerprint="",
+            layout="{}",
+            published_snapshot=None,
+            published_pointer=None,
+            data_timestamp=None,
+            consecutive_errors=0,
+            last_error=None,
+            created_at=at,
+        )
+
     @property
     def reads(self) -> tuple[Dependency, ...]:
         """What the definition reads, directly or through hidden state tables: its frontier over sources."""
@@ -267,6 +291,7 @@ class HistoryEntry:
     error_code: str | None
     error: str | None
     snapshot_id: int | None = None  # of the stream table, after this refresh
+    bytes_read: int | None = None
 
     def __str__(self) -> str:
         what = self.action or self.state

@@ -254,7 +254,10 @@ def table_options(
     def read(texts: Sequence[str], one: Callable[[_Reader], T]) -> tuple[T, ...] | None:
         found = []
         for text in [texts] if isinstance(texts, str) else texts:
-            reader = _Reader(text, words(text), "CREATE")
+            tokens = words(text)
+            if not tokens:
+                raise TrickleError("INVALID_STATEMENT", "a column to partition or cluster by is empty")
+            reader = _Reader(text, tokens, "CREATE")
             found.append(one(reader))
             if reader.next() is not None:
                 reader.refuse("This is not expected here")

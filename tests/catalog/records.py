@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from spark_trickle.catalog.store import CatalogStore, Transaction
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Column, Dependency, InputKind, Mode, Pointer, TableName, UsedColumn
+from spark_trickle.model import Column, Dependency, InputKind, Mode, Pointer, StreamTable, TableName, UsedColumn
 
 REVENUE = TableName("sales", "revenue")
 ORDERS = TableName("shop.eu", "orders")
@@ -27,7 +29,11 @@ def add_revenue(tx: Transaction, **changes: Any) -> int:
         "layout": json.dumps({"identity": ["ü"]}),
     }
     values |= changes
-    return tx.add_stream_table(values.pop("name"), **values)
+    owner_id = values.pop("owner_id", None)
+    draft = StreamTable.draft(
+        values["name"], values["definition"], values["namespace"], values["mode"], datetime.now(UTC)
+    )
+    return tx.save_stream_table(replace(draft, **values), owner_id)
 
 
 def orders_dependency(**changes: Any) -> Dependency:

@@ -207,7 +207,7 @@ def test_one_publish_and_failure_at_every_point(lake: Trickle) -> None:
     assert points == [
         "before checks",
         "before transaction",
-        *(f"in transaction, before {n}" for n in (*hidden, "s.means")),
+        *(f"in transaction, before {n}" for n in ("s.means", *hidden)),
         "before commit",
         "after commit",
     ]

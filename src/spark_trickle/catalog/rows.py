@@ -312,6 +312,7 @@ def history_entry(values: RowMapping) -> HistoryEntry:
         error_code=row.text_or_none("error_code"),
         error=row.text_or_none("error"),
         snapshot_id=row.number_or_none("snapshot_id"),
+        bytes_read=row.number_or_none("bytes_read"),
     )
 
 

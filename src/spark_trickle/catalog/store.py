@@ -32,6 +32,7 @@ from spark_trickle.model import (
     Source,
     Star,
     Status,
+    StreamTable,
     TableName,
 )
 
@@ -95,64 +96,20 @@ class Transaction(PointerWriter):
 
     # Stream tables
 
-    def add_stream_table(
-        self,
-        name: TableName,
-        *,
-        definition: str,
-        namespace: str,
-        mode: Mode,
-        schedule: str | None,
-        columns: tuple[Column, ...],
-        incremental: bool,
-        reason: str | None,
-        fingerprint: str,
-        layout: str,
-        status: Status = Status.INITIALIZING,
-        published_snapshot: int | None = None,
-        published_pointer: str | None = None,
-        data_timestamp: datetime | None = None,
-        owner_id: int | None = None,
-        functions: tuple[tuple[str, str], ...] = (),
-        star: Star = Star.PIN,
-        shapes: tuple[tuple[TableName, Shape], ...] = (),
-        settings: tuple[tuple[str, str | None], ...] = (),
-        table_uuid: str | None = None,
-        file_schema: str = "",
-    ) -> int:
-        """Returns the id. A stream table of that name: NAME_TAKEN."""
-        values = _stream_table_values(
-            {
-                "name": name,
-                "definition": definition,
-                "namespace": namespace,
-                "mode": mode,
-                "schedule": schedule,
-                "status": status,
-                "columns": columns,
-                "incremental": incremental,
-                "reason": reason,
-                "fingerprint": fingerprint,
-                "layout": layout,
-                "published_snapshot": published_snapshot,
-                "published_pointer": published_pointer,
-                "data_timestamp": data_timestamp,
-                "consecutive_errors": 0,
-                "owner_id": owner_id,
-                "functions": functions,
-                "star": star,
-                "shapes": shapes,
-                "settings": settings,
-                "table_uuid": table_uuid,
-                "file_schema": file_schema,
-            }
-        )
+    def save_stream_table(self, table: StreamTable, owner_id: int | None = None) -> int:
+        """Write the row of a stream table, all of it; id 0: a new one. Returns the id. A taken name: NAME_TAKEN."""
+        values = _stream_table_values(_fields_of(table))
         s = tables.stream_tables
-        statement = self._database.insert(s).values(created_at=datetime.now(UTC), **values)
+        if table.id:
+            changed = self.connection.execute(update(s).where(s.c.id == table.id).values(**values))
+            if changed.rowcount != 1:
+                raise TrickleError("UNKNOWN_STREAM_TABLE", f"stream table {table.name} was dropped")
+            return table.id
+        statement = self._database.insert(s).values(created_at=table.created_at, owner_id=owner_id, **values)
         # A conflict that the statement swallows leaves the transaction usable, on PostgreSQL too.
         added = self.connection.execute(statement.on_conflict_do_nothing().returning(s.c.id)).scalar()
         if added is None:
-            raise TrickleError("NAME_TAKEN", f"there is a stream table {name} already")
+            raise TrickleError("NAME_TAKEN", f"there is a stream table {table.name} already")
         return int(added)
 
     def update_stream_table(self, id: int, **fields: Unpack[StreamTableFields]) -> None:
@@ -279,6 +236,7 @@ class Transaction(PointerWriter):
             error_code=entry.error_code,
             error=entry.error,
             snapshot_id=entry.snapshot_id,
+            bytes_read=entry.bytes_read,
         )
 
     def _add_history(self, **values: Any) -> None:
@@ -480,6 +438,17 @@ def _of(table: Table, name: TableName) -> Any:
 
 def _json(values: Mapping[str, Any]) -> str:
     return json.dumps(dict(values), ensure_ascii=False)
+
+
+def _fields_of(table: StreamTable) -> StreamTableFields:
+    kept = StreamTableFields.__annotations__.keys() - {
+        "owner_id",
+        "scc_id",
+        "group_policy",
+        "freshness_deadline",
+        "compiled",
+    }
+    return {name: getattr(table, name) for name in kept}  # type: ignore[return-value]
 
 
 def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:

@@ -11,8 +11,9 @@ Any failure publishes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from spark_trickle.catalog.changes import CatalogChange
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.store import CatalogStore, Transaction
 from spark_trickle.errors import TrickleError
@@ -21,16 +22,16 @@ from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Pointer, TableName
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Member:
     """One stream table's part of a publish. `staging` is None when only the frontier moves."""
 
     name: TableName
     lease: Lease
+    change: CatalogChange  # row, frontier, history
     staging: Staging | None = None
     reads: tuple[TableName, ...] = ()  # other stream tables: they must still be there
     retired: TableName | None = None  # a hidden state table that goes
-    write: Callable[[Transaction], None] = field(default=lambda _tx: None)  # frontier, history, status
 
 
 def publish(
@@ -43,13 +44,14 @@ def publish(
         if member.staging is not None:
             check_chain(lake, member.staging)
     at("before transaction")
+    ids: dict[TableName, int] = {}
     with store.write() as tx:
         for member in members:
             at(f"in transaction, before {member.name}")
             tx.check_lease(member.lease)
             tx.hold_inputs(member.reads)
             _move(tx, member)
-            member.write(tx)
+            member.change.apply(tx, ids)
         at("before commit")
     at("after commit")
 

@@ -24,6 +24,15 @@ from spark_trickle.spark.compile import quote
 MANY_POSITIONS = 200_000
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows of a stream table that a refresh changed."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
 @dataclass(slots=True)
 class Staging:
     attempt: Attempt

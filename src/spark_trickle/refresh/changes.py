@@ -21,6 +21,7 @@ from spark_trickle.lake import changelog
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.feed import Feed, cancel, lineage, union
 from spark_trickle.lake.jvm import Java, TableFacts, handles, let_go
+from spark_trickle.lake.shape import same
 from spark_trickle.model import LAKE, StreamTable, TableName
 from spark_trickle.refresh.inputs import LOCAL
 from spark_trickle.refresh.run import Refresher, unknown
@@ -239,8 +240,13 @@ class ChangeReader:
         return self._there(now, token.snapshot, f"snapshot {token.snapshot} of {name}")
 
     def _there(self, now: _Now, snapshot: int | None, what: str) -> int:
-        if snapshot is None or now.pinned.snapshot(snapshot) is None:
+        found = None if snapshot is None else now.pinned.snapshot(snapshot)
+        if found is None or snapshot is None:
             raise _gone(what, "it expired")
+        then = now.pinned.schemas().get(found.schemaId())
+        parser = handles(self.spark).jvm.org.apache.iceberg.SchemaParser
+        if then is None or not same(parser.toJson(then), now.facts.schema):
+            raise _gone(what, "the table has other columns now")
         return snapshot
 
     # -- frames ------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from spark_trickle.model import (
     TableName,
 )
 from spark_trickle.refresh.as_written import notices
-from spark_trickle.refresh.definition import Compiled, LakeTables, StateTable
+from spark_trickle.refresh.definition import Compiled, Definition, LakeTables, StateTable
 from spark_trickle.refresh.inspect import delta_sql
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.spark.analyze import Analyzer
@@ -54,9 +54,8 @@ def check_query(refresher: Refresher, query: str, namespace: str) -> Check:
     known = {t.name: t for t in refresher.store.stream_tables()}
     cut = refresher.cut()
     with refresher.attempts.begin({}, namespace) as attempt:
-        name = TableName(namespace, _CHECKED)
-        pins = refresher.attempts.own_settings
-        compiled = refresher.compiler.compile(attempt, name, query, namespace, cut.pointers, known, pins)
+        checked = Definition(TableName(namespace, _CHECKED), query, namespace, refresher.attempts.own_settings)
+        compiled = refresher.compiler.compile(attempt, checked, cut.pointers, known)
         if compiled.plan is not None and compiled.root is not None:
             operators = tuple(_operators(compiled))
         else:

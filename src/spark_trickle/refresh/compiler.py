@@ -13,8 +13,8 @@ from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.shape import reshape, same
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, InputKind, LakeFunction, Pointer, Star, StreamTable, TableName
-from spark_trickle.refresh.definition import Compiled, LakeTables, compile_definition, misread_of, resolve
-from spark_trickle.spark.settings import Pins, plain_arithmetic
+from spark_trickle.refresh.definition import Compiled, Definition, LakeTables, compile_definition, misread_of, resolve
+from spark_trickle.spark.settings import plain_arithmetic
 from spark_trickle.sql.mentions import Seen, called, columns_seen, mentioned, without_catalog
 
 _KEPT = 500
@@ -39,21 +39,19 @@ class Compiler:
     def compile(
         self,
         attempt: Attempt,
-        name: TableName,
-        definition: str,
-        namespace: str,
+        definition: Definition,
         pointers: Mapping[TableName, Pointer],
         stream_tables: Mapping[TableName, StreamTable],
-        pins: Pins,
         misread: str | None = None,
     ) -> Compiled:
         """Compile at the cut `pointers`; everything the definition may read is registered in the attempt.
 
-        The attempt has the settings `pins` from now on: what is compiled under them is computed under them. Hidden
-        state tables that the stream table `name` has already keep their names.
+        The attempt has the definition's settings from now on: what is compiled under them is computed under them.
+        Hidden state tables that the stream table has already keep their names.
         """
+        name, namespace, pins = definition.name, definition.namespace, definition.pins
         attempt.apply(pins)
-        text = without_catalog(definition, LAKE)
+        text = without_catalog(definition.text, LAKE)
         names, texts = self._closure(text, namespace, pointers, stream_tables)
         attempt.register_missing(pointers, names)
         owner = stream_tables.get(name)
@@ -63,10 +61,10 @@ class Compiler:
         functions = attempt.functions.register(attempt.session, text)
         signature = (*self._signature(names, attempt.pointers), *((n, f.version) for n, f in functions.items()))
         states = _StateNames(name, owner.states if owner else (), pointers)
-        if owner is not None and owner.definition == definition:
+        if owner is not None and owner.definition == definition.text:
             misread = misread or misread_of(owner.reason)
         switches = (self.use_states, self.state_tables, misread)
-        key = (name, definition, namespace, switches, tuple(sorted(pins.items())))
+        key = (name, definition.text, namespace, switches, tuple(sorted(pins.items())))
         with self._lock:
             found = self._known.get(key)
         if found is not None and found[0] == signature and states.fit(found[1]):

@@ -35,6 +35,7 @@ from spark_trickle.model import (
 from spark_trickle.spark.analyze import Analyzer
 from spark_trickle.spark.compile import PlainLeaves, compile_sql
 from spark_trickle.spark.guard import roundtrip
+from spark_trickle.spark.settings import Pins
 from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project, scans
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
 from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, volatile
@@ -47,6 +48,16 @@ if TYPE_CHECKING:
 _UNSTORABLE = re.compile(r"\b(void|interval)\b(?!:)")  # as a type, not as the name of a field
 
 Inputs = dict[TableName, tuple[InputKind, tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a user declared, with all that bears on its meaning."""
+
+    name: TableName
+    text: str
+    namespace: str  # unqualified names are looked up here
+    pins: Pins  # the Spark settings that it runs under
 
 
 @dataclass(frozen=True, slots=True)

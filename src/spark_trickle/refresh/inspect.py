@@ -30,8 +30,7 @@ from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import Difference, compare
 from spark_trickle.refresh.full import full_select
 from spark_trickle.refresh.inputs import gather
-from spark_trickle.refresh.record import new_state
-from spark_trickle.refresh.run import Refresher, unknown
+from spark_trickle.refresh.run import Refresher, new_state, unknown
 from spark_trickle.refresh.situation import Cut, behind, location_of, look, other_code
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
@@ -56,8 +55,7 @@ class Inspector:
         known = {t.name: t for t in r.store.stream_tables()}
         cut = r.cut()
         with r.attempts.begin({}, table.namespace) as attempt:
-            pins = r.pins(table)
-            compiled = r.compiler.compile(attempt, name, table.definition, table.namespace, cut.pointers, known, pins)
+            compiled = r.compile(attempt, table, cut, known)
             action, reason = self._next(attempt, table, compiled, cut)
         return Explanation(
             name=str(name),
@@ -150,9 +148,7 @@ class Inspector:
                 for input_, snapshot in pins:
                     pinned = attempt.pinned_metadata(frontier[input_], at=snapshot)
                     frontier[input_] = Pointer(input_, pinned, is_view=False)
-                compiled = r.compiler.compile(
-                    attempt, name, table.definition, table.namespace, frontier, known, r.pins(table)
-                )
+                compiled = r.compiler.compile(attempt, r.definition(table), frontier, known)
                 other = other_code(table, compiled)
                 if other is not None:
                     raise TrickleError(

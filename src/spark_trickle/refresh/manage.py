@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spark_trickle.catalog.leases import Lease
-from spark_trickle.catalog.store import Transaction
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import owned
-from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.protect import sources_of
-from spark_trickle.lake.publish import Member, publish
-from spark_trickle.lake.staging import Staging
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
-    Action,
-    Dependency,
     InputKind,
     Mode,
     RefreshResult,
@@ -28,18 +21,13 @@ from spark_trickle.model import (
     TableOptions,
 )
 from spark_trickle.refresh.as_written import notices, refuse_volatile
-from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled, resolve
-from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import trim
-from spark_trickle.refresh.inputs import gather
-from spark_trickle.refresh.outcome import Counts
-from spark_trickle.refresh.record import Work, completed, draft_of, shapes_of, streams_of
-from spark_trickle.refresh.run import Altered, Refresher, graph_of, refuse_cycle, same_as_leased, unknown
-from spark_trickle.refresh.situation import Cut, refuse_taken
+from spark_trickle.refresh.run import Refresher, graph_of, refuse_cycle, same_as_leased, unknown
+from spark_trickle.refresh.situation import refuse_taken
 from spark_trickle.refresh.stages import Stages
-from spark_trickle.spark.analyze import spark_error
-from spark_trickle.spark.settings import TIME_ZONE, Pins, changed, zone
+from spark_trickle.refresh.work import Altered, Request, Run
+from spark_trickle.spark.settings import TIME_ZONE, changed, zone
 from spark_trickle.sql.mentions import mentioned
 
 _OURS = frozenset(["format-version", "comment", "location", "provider", "uuid", "write.format.default"])
@@ -72,7 +60,7 @@ class Manager:
         pins = r.attempts.own_settings | dict(settings)
         zone(str(pins[TIME_ZONE]))
         with r.heartbeat.holding([f"create:{name}"], r.settings.lease_wait_seconds) as lease:
-            known = {t.name: t for t in r.store.stream_tables()}
+            known = r.known()
             cut = r.cut()
             if name in cut.pointers or name in known:
                 what = "stream table" if name in known else "view" if cut.pointers[name].is_view else "table"
@@ -81,128 +69,38 @@ class Manager:
                 raise TrickleError(
                     "INVALID_NAME", f"there is no namespace {name.namespace}", hint=f"CREATE NAMESPACE {name.namespace}"
                 )
-            stages = Stages()
+            table = replace(
+                StreamTable.draft(name, definition, namespace, mode, cut.instant),
+                schedule=schedule,
+                star=star,
+                settings=tuple(sorted(pins.items())),
+            )
             with r.attempts.begin({}, namespace) as attempt:
+                run = Run(attempt, cut, lease, "create", known)
+                stages = Stages()
                 with stages("compile"):
-                    compiled = self._compile(attempt, name, definition, namespace, cut, known, pins, check=initialize)
-                    refuse_volatile(compiled, r.settings)
-                    refuse_not_incremental(compiled, mode)
-                    refuse_cycle(name, compiled, known)
-                draft = draft_of(name, definition, namespace, schedule, mode, compiled, cut)
-                draft = replace(draft, star=star, settings=tuple(sorted(pins.items())))
-                work = Work(draft, attempt, stages, uuid.uuid4().hex, Decision(Action.SKIP, ""), options=options)
-                opened: list[Staging] = []
-                try:
-                    return self._fill(work, compiled, known, cut, lease, opened, initialize=initialize)
-                except BaseException as error:
-                    for staging in opened:
-                        r.discard(staging)
-                    if isinstance(error, Exception):
-                        raise spark_error(error) from error
-                    raise
+                    compiled = self._compile(run, table, check=initialize)
+                work = r.stage(run, Request(table, options=options, initialize=initialize), compiled, stages)
+                r.publish(run, [work])
+                r.protector.protect([n for n, (kind, _) in compiled.reads.items() if kind is InputKind.SOURCE])
+                return replace(work.result(), notices=notices(compiled, r.settings))
 
-    def _fill(
-        self,
-        work: Work,
-        compiled: Compiled,
-        known: Mapping[TableName, StreamTable],
-        cut: Cut,
-        lease: Lease,
-        opened: list[Staging],
-        *,
-        initialize: bool,
-    ) -> RefreshResult:
-        """Stage and publish a new stream table and its hidden state tables; without `initialize` it stays empty."""
-        r, attempt, draft = self.refresher, work.attempt, work.table
-        ids: list[int] = []
-        staging = Staging.new(attempt, draft.name, compiled.all_columns, described(attempt, compiled, work.options))
-        opened.append(staging)
-        if initialize:
-            work.decision = Decision(Action.FULL, "INITIAL: first refresh")
-            r.stage_states(work, compiled, known, cut, None, lease, opened, lambda: ids[0])
-            attempt.tune(small=False)
-            with work.stages("full"):
-                work.counts = Counts(inserted=write_full(attempt, compiled, staging, cut.instant))
-        else:
-            work.decision = Decision(Action.SKIP, "INITIAL: created empty, not yet refreshed")
-        result = replace(work.result(), notices=notices(compiled, r.settings))
-        member = Member(
-            name=draft.name,
-            lease=lease,
-            staging=staging,
-            reads=streams_of(compiled),
-            write=lambda tx: ids.append(self._add(tx, draft, compiled, staging, attempt, cut, result)),
-        )
-        # The owner first: its state tables refer to it.
-        publish(r.store, r.lake, [member, *work.members], probe=r.probe)
-        r.protector.protect([n for n, (kind, _) in compiled.reads.items() if kind is InputKind.SOURCE])
-        return result
-
-    def _compile(
-        self,
-        attempt: Attempt,
-        name: TableName,
-        definition: str,
-        namespace: str,
-        cut: Cut,
-        known: Mapping[TableName, StreamTable],
-        pins: Pins,
-        *,
-        check: bool = True,
-    ) -> Compiled:
+    def _compile(self, run: Run, table: StreamTable, *, check: bool) -> Compiled:
+        """What the user just wrote, or a refusal."""
+        r = self.refresher
         try:
-            return self.refresher.compile(attempt, name, definition, namespace, cut, known, pins, check=check)
+            compiled = r.compile(run.attempt, table, run.cut, run.known, check=check)
         except TrickleError as error:
-            itself = name in {resolve(parts, namespace) for parts in mentioned(definition)}
-            if error.code == "UNKNOWN_TABLE" and itself and name not in cut.pointers:
-                raise TrickleError("CYCLE", f"the definition would read itself: {name} -> {name}") from error
+            itself = table.name in {resolve(parts, table.namespace) for parts in mentioned(table.definition)}
+            if error.code == "UNKNOWN_TABLE" and itself and table.name not in run.cut.pointers:
+                raise TrickleError(
+                    "CYCLE", f"the definition would read itself: {table.name} -> {table.name}"
+                ) from error
             raise
-
-    def _add(
-        self,
-        tx: Transaction,
-        draft: StreamTable,
-        compiled: Compiled,
-        staging: Staging,
-        attempt: Attempt,
-        cut: Cut,
-        result: RefreshResult,
-    ) -> int:
-        initialized, r = result.action is Action.FULL, self.refresher
-        id = tx.add_stream_table(
-            draft.name,
-            definition=draft.definition,
-            namespace=draft.namespace,
-            mode=draft.mode,
-            schedule=draft.schedule,
-            columns=draft.columns,
-            incremental=draft.incremental,
-            reason=draft.reason,
-            fingerprint=draft.fingerprint,
-            layout=draft.layout,
-            status=Status.ACTIVE if initialized else Status.INITIALIZING,
-            published_snapshot=staging.head,
-            published_pointer=staging.location,
-            table_uuid=r.lake.facts(staging.location).uuid,
-            file_schema=staging.schema,
-            data_timestamp=cut.instant if initialized else None,
-            functions=compiled.functions,
-            star=draft.star,
-            shapes=shapes_of(attempt, compiled),
-            settings=draft.settings,
-        )
-        if not initialized:  # its state tables are not there yet
-            compiled = replace(compiled, inputs=compiled.reads)
-        inputs = gather(attempt, compiled, {})
-        dependencies: list[Dependency] = [i.at_cut() for i in inputs]
-        dependencies += [
-            Dependency(input=v, kind=InputKind.VIEW, pointer=cut.pointers[v].location) for v in compiled.views
-        ]
-        if not initialized:
-            dependencies = [Dependency(d.input, d.kind, d.columns) for d in dependencies]
-        tx.set_dependencies(id, dependencies)
-        tx.add_refresh(completed(result, "create", cut.instant, snapshot_id=staging.head), id)
-        return id
+        refuse_volatile(compiled, r.settings)
+        refuse_not_incremental(compiled, table.mode)
+        refuse_cycle(table.name, compiled, run.known)
+        return compiled
 
     # -- alter -----------------------------------------------------------------------------------------------------
 
@@ -223,9 +121,9 @@ class Manager:
         r = self.refresher
         table = r.store.stream_table(name)
         if table is None:
-            raise unknown(name, {t.name: t for t in r.store.stream_tables()})
+            raise unknown(name, r.known())
         with r.heartbeat.holding([f"stream_table:{table.id}"], r.settings.lease_wait_seconds) as lease:
-            table = same_as_leased(table, {t.name: t for t in r.store.stream_tables()})
+            table = same_as_leased(table, r.known())
             wanted = replace(
                 table,
                 mode=mode or table.mode,
@@ -272,26 +170,23 @@ class Manager:
 
     def _alter_definition(self, wanted: StreamTable, lease: Lease, altered: Altered) -> RefreshResult:
         r = self.refresher
-        known = {t.name: t for t in r.store.stream_tables()}
-        cut = r.cut()
+        known = {**r.known(), wanted.name: wanted}
         with r.attempts.begin({}, wanted.namespace) as attempt:
-            known[wanted.name] = wanted
-            pins = dict(wanted.settings)
-            compiled = self._compile(attempt, wanted.name, wanted.definition, wanted.namespace, cut, known, pins)
-            refuse_volatile(compiled, r.settings)
-            refuse_not_incremental(compiled, wanted.mode)
-            refuse_cycle(wanted.name, compiled, known)
-            wanted = replace(wanted, reason=compiled.reason)
-            result = r.rebuild(attempt, wanted, known, cut, lease, altered)
+            run = Run(attempt, r.cut(), lease, "alter", known)
+            stages = Stages()
+            with stages("compile"):
+                compiled = self._compile(run, wanted, check=True)
+            work = r.stage(run, Request(wanted, altered=altered), compiled, stages)
+            r.publish(run, [work])
             r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
-            return replace(result, notices=notices(compiled, r.settings))
+            return replace(work.result(), notices=notices(compiled, r.settings))
 
     # -- drop ------------------------------------------------------------------------------------------------------
 
     def drop(self, name: TableName, *, cascade: bool, if_exists: bool) -> tuple[TableName, ...]:
         """Returns what was dropped, consumers first."""
         r = self.refresher
-        known = {t.name: t for t in r.store.stream_tables()}
+        known = r.known()
         if name not in known:
             if if_exists:
                 return ()

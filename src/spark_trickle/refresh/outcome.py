@@ -17,7 +17,7 @@ from spark_trickle.delta.optimize import PASSES, Pass, optimize
 from spark_trickle.delta.root import HASH, Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.changelog import Delta
-from spark_trickle.lake.staging import MANY_POSITIONS, Staging
+from spark_trickle.lake.staging import MANY_POSITIONS, Counts, Staging
 from spark_trickle.model import Column, TableName
 from spark_trickle.refresh.inputs import SMALL, Feeds
 from spark_trickle.spark.analyze import data_error
@@ -28,13 +28,6 @@ from spark_trickle.sql.scalar import in_ddl
 
 Stage = Callable[[str], Any]  # a context manager that times a named stage
 _COLLATION = re.compile(r" collate \w+", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
 
 
 @dataclass(slots=True)

@@ -1,20 +1,21 @@
 """Run refreshes: take the cut, decide, stage in an attempt, publish.
 
-One attempt serves all stream tables of a call, so that they all see the same cut, and a consumer reads what its
-upstream has just staged. A chain publishes table by table; a group in one transaction at the end.
+One path for all: a refresh, the first fill of a new stream table, and the recompute after an ALTER are requests that
+are staged and published alike. One attempt serves all stream tables of a call, so that they all see the same cut, and
+a consumer reads what its upstream has just staged. A chain publishes table by table; a group in one transaction at the
+end.
 """
 
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from spark_trickle.catalog.connection import OutcomeUnknown
-from spark_trickle.catalog.leases import Heartbeat, Lease
+from spark_trickle.catalog.leases import Heartbeat
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.delta.optimize import PASSES, Pass
@@ -22,51 +23,24 @@ from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.attempt import Attempt, Attempts
 from spark_trickle.lake.protect import Protector, sources_of
-from spark_trickle.lake.publish import Member, publish
-from spark_trickle.lake.staging import Staging
+from spark_trickle.lake.publish import publish
+from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import (
-    Action,
-    Mode,
-    RefreshResult,
-    Status,
-    StreamTable,
-    TableName,
-    TableOptions,
-)
+from spark_trickle.model import Action, Mode, Pointer, RefreshResult, Status, StreamTable, TableName, TableOptions
 from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.decide import Decision, decide_by_cost, decide_early
-from spark_trickle.refresh.definition import Compiled
+from spark_trickle.refresh.definition import Compiled, Definition, StateTable
 from spark_trickle.refresh.definition_check import misread
 from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
-from spark_trickle.refresh.outcome import Counts, Differential
-from spark_trickle.refresh.record import Work, completed, forget, member_of, new_state, state_member_of
+from spark_trickle.refresh.outcome import Differential
 from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, refuse_taken, size_of, touched
 from spark_trickle.refresh.stages import Stages
+from spark_trickle.refresh.work import Altered, Made, Request, Run, Work, completed, members, shapes_of
 from spark_trickle.spark.analyze import data_error, spark_error
-from spark_trickle.spark.settings import Pins
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Altered:
-    """What was altered so that the content is computed anew."""
-
-    settings: tuple[str, ...] = ()  # the differences in words
-    definition: bool = True
-    options: TableOptions = field(default_factory=TableOptions)
-
-    @property
-    def reason(self) -> str:
-        text = ["the definition was changed"] if self.definition else []
-        if self.options.partitioned_by is not None:
-            text.append(f"partitioned by {', '.join(map(str, self.options.partitioned_by)) or 'nothing'}")
-        if self.options.clustered_by is not None:
-            text.append(f"clustered by {', '.join(map(str, self.options.clustered_by)) or 'nothing'}")
-        return f"ALTERED: {'; '.join((*text, *self.settings))}"
 
 
 @dataclass(slots=True)
@@ -89,29 +63,31 @@ class Refresher:
             pointers.get(name)
         return Cut(pointers, instant)
 
+    def known(self) -> dict[TableName, StreamTable]:
+        return {t.name: t for t in self.store.stream_tables()}
+
     def pins(self, table: StreamTable) -> dict[str, str | None]:
         """What its definition runs under. One from before settings were kept has those of this connection."""
         kept = dict(table.settings)
         return {key: kept.get(key, value) for key, value in self.attempts.own_settings.items()}
 
+    def definition(self, table: StreamTable) -> Definition:
+        return Definition(table.name, table.definition, table.namespace, self.pins(table))
+
     def compile(
         self,
         attempt: Attempt,
-        name: TableName,
-        definition: str,
-        namespace: str,
+        table: StreamTable,
         cut: Cut,
         known: Mapping[TableName, StreamTable],
-        pins: Pins,
         *,
-        check: bool,
+        check: bool = False,
     ) -> Compiled:
         """`check` runs the net below the parser: what we misread is compiled once more, as written."""
-        compiled = self.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins)
+        definition = self.definition(table)
+        compiled = self.compiler.compile(attempt, definition, cut.pointers, known)
         found = misread(attempt, compiled, cut.instant, self.settings) if check else None
-        if found is None:
-            return compiled
-        return self.compiler.compile(attempt, name, definition, namespace, cut.pointers, known, pins, found)
+        return compiled if found is None else self.compiler.compile(attempt, definition, cut.pointers, known, found)
 
     # -- refresh ---------------------------------------------------------------------------------------------------
 
@@ -120,14 +96,8 @@ class Refresher:
     ) -> tuple[RefreshResult, ...]:
         """Refresh stream tables; results in the order of `names`."""
         started = Stages()
-        known = {t.name: t for t in self.store.stream_tables()}
-        for name in names:
-            if name not in known:
-                raise unknown(name, known)
-        # Also without upstream: each once, and after those of the others that it reads.
-        order = graph_of(known.values()).ancestors_first(names)
-        if not upstream:
-            order = tuple(n for n in order if n in names)
+        known = self.known()
+        order = self.order(names, known, upstream=upstream)
         cut = self.cut()
         if self._pending(order, known, names, mode, cut):
             results = self._run(order, known, names, mode, started, together=together, initiated_by=initiated_by)
@@ -135,6 +105,16 @@ class Refresher:
         else:
             results = {n: self._no_data(known[n], cut, started, initiated_by) for n in order if n in names}
         return tuple(results[name] for name in names)
+
+    def order(
+        self, names: Sequence[TableName], known: Mapping[TableName, StreamTable], *, upstream: bool
+    ) -> tuple[TableName, ...]:
+        """Each once, and after those of the others that it reads; with `upstream` also all that they read."""
+        for name in names:
+            if name not in known:
+                raise unknown(name, known)
+        order = graph_of(known.values()).ancestors_first(names)
+        return order if upstream else tuple(n for n in order if n in names)
 
     def _pending(
         self,
@@ -181,284 +161,254 @@ class Refresher:
         leases = [f"stream_table:{before[n].id}" for n in order]
         with self.heartbeat.holding(leases, self.settings.lease_wait_seconds) as lease:
             # Another refresh may have been here while we waited.
-            known = {t.name: t for t in self.store.stream_tables()}
+            known = self.known()
             for name in order:
                 same_as_leased(before[name], known)
             cut = self.cut(d.input for name in order for d in known[name].reads)
             pending = self._pending(order, known, names, mode, cut)
             results: dict[TableName, RefreshResult] = {}
-            staged: list[Work] = []
-            publishing = False
+            waiting: list[Work] = []
             with self.attempts.begin({}) as attempt:
-                try:
-                    for n, name in enumerate(pending, start=1):
-                        attempt.to_come = frozenset(pending[n:])
-                        asked = mode if name in names else None
-                        work = self._stage(attempt, known, name, cut, asked, lease, initiated_by)
-                        known[name] = work.table  # with its new columns, for consumers in this attempt
-                        staged.append(work)
-                        if not together or n == len(pending):
-                            publishing = True
-                            self._publish(staged)
-                            publishing = False
-                            results.update({w.table.name: w.result() for w in staged})
-                            staged = []
-                except BaseException as error:
-                    for work in staged:
-                        self._undo(work, error, own=publishing)
-                    raise
+                run = Run(attempt, cut, lease, initiated_by, known)
+                for n, name in enumerate(pending, start=1):
+                    attempt.to_come = frozenset(pending[n:])
+                    with self._group_of(waiting):
+                        waiting.append(self.stage(run, Request(known[name], mode if name in names else None)))
+                    if not together or n == len(pending):
+                        self.publish(run, waiting)
+                        results.update({w.table.name: w.result() for w in waiting})
+                        waiting = []
             for name in names:
                 if name not in results:
                     results[name] = self._no_data(known[name], cut, started, initiated_by)
         return results
 
-    def rebuild(
-        self,
-        attempt: Attempt,
-        table: StreamTable,
-        known: Mapping[TableName, StreamTable],
-        cut: Cut,
-        lease: Lease,
-        altered: Altered,
-    ) -> RefreshResult:
-        """Recompute a stream table whose definition was altered, and publish both together."""
-        everything = {**known, table.name: table}
-        work = self._stage(attempt, everything, table.name, cut, None, lease, "alter", altered=altered)
+    @contextmanager
+    def _group_of(self, waiting: Sequence[Work]) -> Iterator[None]:
+        """When a member of a group fails, those that wait for it fail with it; that is no fault of theirs."""
         try:
-            self._publish([work])
+            yield
         except BaseException as error:
-            self._undo(work, error)
+            for work in waiting:
+                self._failed(work, spark_error(error), own=False)
             raise
-        return work.result()
 
-    def _undo(self, work: Work, error: BaseException, *, own: bool = True) -> None:
-        """`own`: the error is not only that of another member of the group."""
-        entry = None if isinstance(error, OutcomeUnknown) else self.store.refresh_entry(work.refresh_id)
-        if entry is not None and entry.state == "RUNNING":  # else it is published, or may be
-            for member in work.members:
-                if member.staging is not None:
-                    self.discard(member.staging)
-        self._failed(work, spark_error(error), own=own)
+    # -- stage -----------------------------------------------------------------------------------------------------
 
-    def _stage(
-        self,
-        attempt: Attempt,
-        known: Mapping[TableName, StreamTable],
-        name: TableName,
-        cut: Cut,
-        asked: Mode | None,
-        lease: Lease,
-        initiated_by: str,
-        *,
-        altered: Altered | None = None,
-    ) -> Work:
-        table = known[name]
-        table = replace(table, settings=tuple(sorted(self.pins(table).items())))
-        work = Work(table, attempt, Stages(), uuid.uuid4().hex, Decision(Action.NO_DATA, ""))
-        if altered is not None:
-            work.options = altered.options
-        with self.store.write() as tx:
-            tx.start_refresh(work.refresh_id, table.id, str(name), initiated_by)
-        staging: list[Staging] = []
+    def stage(self, run: Run, request: Request, compiled: Compiled | None = None, stages: Stages | None = None) -> Work:
+        """Compute one stream table in the run's attempt. A failure is recorded, and nothing of it stays."""
+        table = replace(request.table, settings=tuple(sorted(self.pins(request.table).items())))
+        work = Work(table, stages or Stages())
+        if not request.is_new:
+            with self.store.write() as tx:
+                tx.start_refresh(work.refresh_id, table.id, str(table.name), run.initiated_by)
         try:
-            self._compute(work, known, cut, asked, lease, staging, altered=altered)
+            self._compute(run, request, work, compiled)
         except BaseException as error:
-            for stage in staging:
-                self.discard(stage)
+            self.discard(run)
             problem = _located(spark_error(error), table)
             self._failed(work, problem)
             if isinstance(error, Exception):
                 raise problem from error
             raise
+        run.known[table.name] = work.table  # with its new columns, for consumers in this attempt
         return work
 
-    def _compute(
-        self,
-        work: Work,
-        known: Mapping[TableName, StreamTable],
-        cut: Cut,
-        asked: Mode | None,
-        lease: Lease,
-        opened: list[Staging],
-        *,
-        altered: Altered | None,
-    ) -> None:
-        table, attempt = work.table, work.attempt
+    def _compute(self, run: Run, request: Request, work: Work, compiled: Compiled | None) -> None:
+        table, attempt = work.table, run.attempt
         attempt.tune(small=False)
-        with work.stages("compile"):
-            pins = dict(table.settings)
-            unseen = table.status is Status.INITIALIZING  # created empty: nobody has looked yet
-            compiled = self.compile(
-                attempt, table.name, table.definition, table.namespace, cut, known, pins, check=unseen
-            )
-            refuse_cycle(table.name, compiled, known)  # a view may have got another text
-        # Another text needs other states, or the same ones with the same rows; other settings give them other rows.
-        below = altered if altered is not None and altered.settings else None
-        states = self.stage_states(work, compiled, known, cut, asked, lease, opened, lambda: table.id, altered=below)
-        inputs, staging = self._maintain(work, compiled, known, cut, asked, opened, states, altered=altered)
-        work.members.append(member_of(work, compiled, inputs, staging, cut, lease))
+        if compiled is None:
+            with work.stages("compile"):
+                unseen = table.status is Status.INITIALIZING  # created empty: nobody has looked yet
+                compiled = self.compile(attempt, table, run.cut, run.known, check=unseen)
+                refuse_cycle(table.name, compiled, run.known)  # a view may have got another text
+        work.compiled = compiled
+        if request.is_new and not request.initialize:
+            self._leave_empty(run, request, work)
+        else:
+            # Another text needs other states, or the same ones with the same rows; other settings give them other rows.
+            below = request.altered if request.altered is not None and request.altered.settings else None
+            self._states(run, request, work, below)
+            options = request.options if request.altered is None else request.altered.options
+            self._maintain(run, work, request.mode, request.altered, options)
+        # Now: the next stream table may see the sources otherwise.
+        work.table = replace(work.table, columns=compiled.columns, shapes=shapes_of(attempt, compiled))
 
-    def _maintain(
-        self,
-        work: Work,
-        compiled: Compiled,
-        known: Mapping[TableName, StreamTable],
-        cut: Cut,
-        asked: Mode | None,
-        opened: list[Staging],
-        states: Sequence[Work],
-        *,
-        altered: Altered | None = None,
-    ) -> tuple[Sequence[Input], Staging | None]:
-        """Decide and compute one table whose state tables are staged already."""
-        table, attempt, stages = work.table, work.attempt, work.stages
-        attempt.tune(small=False)
-        before = len(opened)
-        with stages("compile"):
-            frontier = {d.input: d for d in table.dependencies}
-            inputs = gather(attempt, compiled, frontier)
-            situation = look(self.lake, table, compiled, inputs, cut, asked, [s.decision for s in states])
-            if altered is not None and (situation.initialized or table.owner_id is None):
-                situation = replace(situation, reshaped=altered.reason, initialized=True)
-        feeds = Feeds(attempt, {i.name: i for i in inputs})
-        try:
-            decision = decide_early(situation)
-            if decision is None or decision.action is Action.DIFFERENTIAL:
-                with stages("feed"):
-                    for item in inputs:
-                        if item.changed:
-                            feeds.open(item)
-                if decision is None:
-                    with stages("feed"):
-                        sizes = [size_of(self.lake, i, feeds) for i in inputs if i.changed]
-                    decision = decide_by_cost(sizes, past_of(self.store, table), self.settings.max_change_ratio)
-            if decision.action is Action.DIFFERENTIAL and feeds.nothing and all(_idle(s.decision) for s in states):
-                moved = ", ".join(str(i.name) for i in inputs if i.changed)
-                decision = Decision(Action.NO_DATA, f"NO_CHANGE: the new snapshots of {moved} hold the same rows")
-            work.decision = decision
-            attempt.tune(small=decision.action is Action.DIFFERENTIAL and feeds.all_small)
-            try:
-                staging = self._apply(work, compiled, feeds, cut, opened)
-            except Exception as error:
-                again = _second_try(error, decision, asked or table.mode)
-                if again is None:
-                    raise
-                while len(opened) > before:
-                    self.discard(opened.pop())
-                attempt.restore(cut.pointers, table.name)
-                work.decision = again
-                attempt.tune(small=False)
-                staging = self._apply(work, compiled, feeds, cut, opened, carefully=True)
-            if staging is not None:
-                hand_over(staging, feeds, table, known, stages)
-            hidden = {s.table.name for s in states}
-            for below in states:
-                work.changed |= below.changed
-            work.changed |= {str(n): r for n, r in feeds.rows.items() if n not in hidden}
-            work.bytes_read = feeds.bytes_read + sum(s.bytes_read for s in states)
-            work.decision = _with_states(work.decision, states)
-        finally:
-            feeds.release()
-        return inputs, staging
+    def _leave_empty(self, run: Run, request: Request, work: Work) -> None:
+        assert work.compiled is not None
+        attempt, compiled = run.attempt, work.compiled
+        work.decision = Decision(Action.SKIP, "INITIAL: created empty, not yet refreshed")
+        options = described(attempt, compiled, request.options)
+        staging = self._opened(run, Staging.new(attempt, work.table.name, compiled.all_columns, options))
+        # Its state tables are not there yet.
+        work.made = Made(gather(attempt, replace(compiled, inputs=compiled.reads), {}), staging)
 
-    def stage_states(
-        self,
-        owner: Work,
-        compiled: Compiled,
-        known: Mapping[TableName, StreamTable],
-        cut: Cut,
-        asked: Mode | None,
-        lease: Lease,
-        opened: list[Staging],
-        owner_id: Callable[[], int],
-        *,
-        altered: Altered | None = None,
-    ) -> tuple[Work, ...]:
+    def _states(self, run: Run, request: Request, owner: Work, altered: Altered | None) -> None:
         """Bring the hidden state tables up to the cut, in the owner's attempt and for its publish.
 
         They follow the owner's mode. Those that the definition no longer needs go with the same publish.
         """
-        attempt, have = owner.attempt, {t.name: t for t in owner.table.states}
+        assert owner.compiled is not None
+        have = {t.name: t for t in owner.table.states}
         done: dict[TableName, Work] = {}
-        for state in compiled.states:
+        for state in owner.compiled.states:
             with owner.stages("states"):
-                table = have.get(state.name) or new_state(owner.table, state, cut)
-                work = Work(
-                    replace(table, mode=owner.table.mode),
-                    attempt,
-                    Stages(),
-                    uuid.uuid4().hex,
-                    Decision(Action.NO_DATA, ""),
-                )
-                attempt.register_missing(cut.pointers, [state.name])
-                below = [done[i] for i in state.compiled.inputs if i in done]
-                inputs, staging = self._maintain(
-                    work, state.compiled, known, cut, asked, opened, below, altered=altered
-                )
-                owner.members.append(state_member_of(work, state.compiled, inputs, staging, cut, lease, owner_id))
+                table = have.get(state.name) or new_state(owner.table, state, run.cut)
+                work = Work(replace(table, mode=owner.table.mode), compiled=state.compiled)
+                work.states = tuple(done[i] for i in state.compiled.inputs if i in done)
+                run.attempt.register_missing(run.cut.pointers, [state.name])
+                self._maintain(run, work, request.mode, altered, TableOptions())
+                work.table = replace(work.table, columns=state.compiled.columns)
                 done[state.name] = work
-        for table in (t for t in have.values() if t.name not in done):  # no longer needed
-            owner.members.append(Member(table.name, lease, retired=table.name, write=partial(forget, table.id)))
-        return tuple(done.values())
+        owner.states = tuple(done.values())
+        owner.retired = tuple(t for t in have.values() if t.name not in done)
 
-    # -- stage -----------------------------------------------------------------------------------------------------
+    def _maintain(
+        self, run: Run, work: Work, asked: Mode | None, altered: Altered | None, options: TableOptions
+    ) -> None:
+        """Decide and compute one table whose state tables are staged already."""
+        table, attempt, stages, compiled = work.table, run.attempt, work.stages, work.compiled
+        assert compiled is not None
+        attempt.tune(small=False)
+        before = len(run.unpublished)
+        with stages("compile"):
+            inputs = gather(attempt, compiled, {d.input: d for d in table.dependencies})
+        feeds = Feeds(attempt, {i.name: i for i in inputs})
+        try:
+            work.decision = self._decide(run, work, inputs, feeds, asked, altered)
+            attempt.tune(small=work.decision.action is Action.DIFFERENTIAL and feeds.all_small)
+            try:
+                staging, counts = self._apply(run, work, feeds, options)
+            except Exception as error:
+                again = _second_try(error, work.decision, asked or table.mode)
+                if again is None:
+                    raise
+                self.discard(run, before)
+                attempt.restore(run.cut.pointers, table.name)
+                work.decision = again
+                attempt.tune(small=False)
+                staging, counts = self._apply(run, work, feeds, options, carefully=True)
+            if staging is not None:
+                hand_over(staging, feeds, table, run.known, stages)
+                # Consumers in this attempt read what was just staged.
+                attempt.pointers[table.name] = Pointer(table.name, staging.location, is_view=False)
+            hidden = {s.table.name for s in work.states}
+            changed = {k: v for s in work.states if s.made is not None for k, v in s.made.changed.items()}
+            changed |= {str(n): r for n, r in feeds.rows.items() if n not in hidden}
+            read = feeds.bytes_read + sum(s.made.bytes_read for s in work.states if s.made is not None)
+            work.made = Made(inputs, staging, counts, changed, read)
+            work.decision = _with_states(work.decision, work.states)
+        finally:
+            feeds.release()
+
+    def _decide(
+        self,
+        run: Run,
+        work: Work,
+        inputs: Sequence[Input],
+        feeds: Feeds,
+        asked: Mode | None,
+        altered: Altered | None,
+    ) -> Decision:
+        """What to do, and why; feeds are opened where it depends on the size of the change."""
+        table, stages = work.table, work.stages
+        assert work.compiled is not None
+        below = [s.decision for s in work.states]
+        with stages("compile"):
+            situation = look(self.lake, table, work.compiled, inputs, run.cut, asked, below)
+            if altered is not None and (situation.initialized or table.owner_id is None):
+                situation = replace(situation, reshaped=altered.reason, initialized=True)
+        decision = decide_early(situation)
+        if decision is not None and decision.action is not Action.DIFFERENTIAL:
+            return decision
+        with stages("feed"):
+            for item in inputs:
+                if item.changed:
+                    feeds.open(item)
+            if decision is None:
+                sizes = [size_of(self.lake, i, feeds) for i in inputs if i.changed]
+                decision = decide_by_cost(sizes, past_of(self.store, table), self.settings.max_change_ratio)
+        idle = feeds.nothing and all(d.action is Action.NO_DATA for d in below)
+        if decision.action is Action.DIFFERENTIAL and idle:
+            moved = ", ".join(str(i.name) for i in inputs if i.changed)
+            return Decision(Action.NO_DATA, f"NO_CHANGE: the new snapshots of {moved} hold the same rows")
+        return decision
 
     def _apply(
-        self,
-        work: Work,
-        compiled: Compiled,
-        feeds: Feeds,
-        cut: Cut,
-        opened: list[Staging],
-        *,
-        carefully: bool = False,
-    ) -> Staging | None:
-        table, attempt, action = work.table, work.attempt, work.decision.action
+        self, run: Run, work: Work, feeds: Feeds, options: TableOptions, *, carefully: bool = False
+    ) -> tuple[Staging | None, Counts]:
+        table, attempt, action, compiled = work.table, run.attempt, work.decision.action, work.compiled
+        assert compiled is not None
         if action is Action.NO_DATA:
-            return None
+            return None, Counts()
         if action is Action.DIFFERENTIAL:
             assert compiled.plan is not None
-            attempt.register_missing(cut.pointers, [table.name])
-            staging = Staging.onto(attempt, table.name, table.file_schema)
-            opened.append(staging)
-            run = Differential(feeds, staging, compiled.columns, work.stages, self.passes)
-            work.counts = run.run_carefully(compiled.plan) if carefully else run.run(compiled.plan)
-            return staging
-        refuse_taken(self.lake, table, cut)
+            attempt.register_missing(run.cut.pointers, [table.name])
+            staging = self._opened(run, Staging.onto(attempt, table.name, table.file_schema))
+            change = Differential(feeds, staging, compiled.columns, work.stages, self.passes)
+            return staging, change.run_carefully(compiled.plan) if carefully else change.run(compiled.plan)
+        refuse_taken(self.lake, table, run.cut)
         fits = compiled.layout == table.layout and bool(table.file_schema)
         with work.stages("full"):
-            options = described(attempt, compiled, work.options)
-            if table.name in cut.pointers:
-                attempt.register_missing(cut.pointers, [table.name])
+            options = described(attempt, compiled, options)
+            if table.name in run.cut.pointers:
+                attempt.register_missing(run.cut.pointers, [table.name])
                 columns = None if fits else compiled.all_columns
                 staging = Staging.reshaped(attempt, table.name, columns, table.file_schema, options)
             else:
                 staging = Staging.new(attempt, table.name, compiled.all_columns, options)
-            opened.append(staging)
-            before = self._rows_before(staging)
-            written = write_full(attempt, compiled, staging, cut.instant)
-        work.counts = Counts(inserted=written, deleted=before)
-        return staging
-
-    def _rows_before(self, staging: Staging) -> int:
-        if staging.base is None or staging.head is None:
-            return 0
-        return self.lake.rows(staging.attempt.session, staging.base.location, staging.head) or 0
+            self._opened(run, staging)
+            before = 0
+            if staging.base is not None and staging.head is not None:
+                before = self.lake.rows(attempt.session, staging.base.location, staging.head) or 0
+            written = write_full(attempt, compiled, staging, run.cut.instant)
+        return staging, Counts(inserted=written, deleted=before)
 
     # -- publish ---------------------------------------------------------------------------------------------------
 
-    def _publish(self, staged: Sequence[Work]) -> None:
-        with staged[-1].stages("publish"):
-            publish(self.store, self.lake, [m for w in staged for m in w.members], probe=self.probe)
+    def publish(self, run: Run, staged: Sequence[Work]) -> None:
+        """All of these in one transaction, or none."""
+        try:
+            with staged[-1].stages("publish"):
+                publish(self.store, self.lake, [m for w in staged for m in members(run, w)], probe=self.probe)
+        except BaseException as error:
+            if self._is_published(run, error) is False:
+                self.discard(run)
+            for work in staged:
+                self._failed(work, spark_error(error))
+            raise
+        run.unpublished.clear()
         trim(self.store, self.lake, [w.table for w in staged])
+
+    def _is_published(self, run: Run, error: BaseException) -> bool | None:
+        """None: nobody knows. An error may come after the commit."""
+        if isinstance(error, OutcomeUnknown):
+            return None
+        for staging in run.unpublished:
+            live = self.store.pointers(names=[staging.name])
+            return location_of(live, staging.name) == staging.location
+        return False
+
+    def _opened(self, run: Run, staging: Staging) -> Staging:
+        run.unpublished.append(staging)
+        return staging
+
+    def discard(self, run: Run, left: int = 0) -> None:
+        """Delete the files of what failed; the first `left` stay."""
+        while len(run.unpublished) > left:
+            staging = run.unpublished.pop()
+            try:
+                staging.discard()
+            except Exception as error:
+                _log.warning("files of a failed refresh of %s stay behind: %s", staging.name, error)
 
     def _failed(self, work: Work, error: TrickleError, *, own: bool = True) -> None:
         """Keep the failure; the old content stays readable. What failed elsewhere is no fault of this table."""
         table = work.table
         try:
             known = self.store.refresh_entry(work.refresh_id)
-            if known is not None and known.state != "RUNNING":
-                return  # published, and failed only afterwards
+            if known is None or known.state != "RUNNING":
+                return  # new, or published and failed only afterwards
             with self.store.write() as tx:
                 tx.finish_refresh(
                     work.refresh_id,
@@ -472,21 +422,17 @@ class Refresher:
                 )
                 if not own:
                     return
-                fields = {"consecutive_errors": table.consecutive_errors + 1, "last_error": str(error)}
-                tx.update_stream_table(table.id, **fields)  # type: ignore[arg-type]
+                tx.update_stream_table(table.id, consecutive_errors=table.consecutive_errors + 1, last_error=str(error))
                 if error.kind is Kind.SCHEMA and table.status is Status.ACTIVE:
                     tx.update_stream_table(table.id, status=Status.ERROR)
         except TrickleError as second:
             _log.warning("the failure of %s could not be recorded: %s", table.name, second)
 
-    def discard(self, staging: Staging) -> None:
-        """Delete the files of a failed refresh, unless they are published: an error may come after the commit."""
-        try:
-            live = self.store.pointers(names=[staging.name])
-            if location_of(live, staging.name) != staging.location:
-                staging.discard()
-        except Exception as error:
-            _log.warning("files of a failed refresh of %s stay behind: %s", staging.name, error)
+
+def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
+    """The row-to-be of a hidden state table: nobody but its owner reads it."""
+    draft = StreamTable.draft(state.name, state.compiled.definition, state.compiled.namespace, owner.mode, cut.instant)
+    return replace(draft, owner_id=owner.id or None)
 
 
 def _second_try(error: Exception, decision: Decision, mode: Mode) -> Decision | None:
@@ -503,10 +449,6 @@ def _second_try(error: Exception, decision: Decision, mode: Mode) -> Decision | 
     return replace(decision, reason=f"{decision.reason}; DELTA_FAILED: all rows compared, since the change met: {met}")
 
 
-def _idle(decision: Decision) -> bool:
-    return decision.action is Action.NO_DATA
-
-
 def _with_states(decision: Decision, states: Sequence[Work]) -> Decision:
     """Recomputing a state table is said, too."""
     whole = [s for s in states if s.decision.action is Action.FULL and not s.decision.reason.startswith("INITIAL")]
@@ -517,7 +459,7 @@ def _with_states(decision: Decision, states: Sequence[Work]) -> Decision:
 
 
 def graph_of(tables: Iterable[StreamTable]) -> Graph[TableName]:
-    """The DAG of stream tables by their public names."""
+    """The DAG of stream tables."""
     found = tuple(tables)
     names = {t.name for t in found}
     return Graph({t.name: [d.input for d in t.reads if d.input in names] for t in found})
@@ -554,6 +496,8 @@ _GONE = {"UNKNOWN_TABLE": "SOURCE_DROPPED", "UNKNOWN_COLUMN": "SOURCE_CHANGED", 
 
 def _located(error: TrickleError, table: StreamTable) -> TrickleError:
     """The error with the stream table's name in it."""
+    if not table.id:
+        return error  # the user has just written it
     if error.code in _GONE:
         return TrickleError(_GONE[error.code], f"{table.name}: {error.message}")
     if str(table.name) in error.message:

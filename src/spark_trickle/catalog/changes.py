@@ -1,0 +1,58 @@
+"""What a publish writes about one stream table: its row, frontier, history and change log, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_trickle.catalog.rows import LogEntry
+from spark_trickle.catalog.store import Transaction
+from spark_trickle.model import Dependency, HistoryEntry, StreamTable, TableName
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogChange:
+    table: StreamTable  # as its row is to be; id 0: it has none yet
+    dependencies: tuple[Dependency, ...] = ()
+    history: HistoryEntry | None = None
+    is_running: bool = False  # the history has a RUNNING row of this refresh
+    clear_log: bool = False  # the table was recomputed: what was logged before leads nowhere
+    log: LogEntry | None = None
+    alert: tuple[str, str] | None = None  # code and message
+    owner: TableName | None = None  # of a hidden state table
+    dropped: bool = False  # the row goes
+
+    def apply(self, tx: Transaction, ids: dict[TableName, int]) -> None:
+        """Write it. `ids` are those of rows that this transaction adds: a state table refers to its owner."""
+        table = self.table
+        if self.dropped:
+            tx.delete_stream_table(table.id)
+            return
+        owner_id = table.owner_id or (None if self.owner is None else ids[self.owner])
+        id = ids[table.name] = tx.save_stream_table(table, owner_id)
+        if self.clear_log:
+            tx.clear_change_log(id)
+        if self.log is not None:
+            tx.log_changes(id, self.log)
+        tx.set_dependencies(id, self.dependencies)
+        if self.alert is not None:
+            tx.add_alert(*self.alert, name=str(table.name))
+        if self.history is None:
+            return
+        if self.is_running:
+            h = self.history
+            tx.finish_refresh(
+                h.refresh_id,
+                state=h.state,
+                action=h.action,
+                reason=h.reason,
+                rows_inserted=h.rows_inserted,
+                rows_updated=h.rows_updated,
+                rows_deleted=h.rows_deleted,
+                rows_changed=h.rows_changed,
+                stages=h.stages,
+                seconds=h.seconds,
+                bytes_read=h.bytes_read,
+                snapshot_id=h.snapshot_id,
+            )
+        else:
+            tx.add_refresh(self.history, id)

@@ -1,0 +1,251 @@
+"""One refresh as values: what a call shares, what is asked of a stream table, what was made of it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from spark_trickle.catalog.changes import CatalogChange
+from spark_trickle.catalog.leases import Lease
+from spark_trickle.lake.attempt import Attempt
+from spark_trickle.lake.publish import Member
+from spark_trickle.lake.staging import Counts, Staging
+from spark_trickle.model import (
+    Action,
+    Dependency,
+    HistoryEntry,
+    InputKind,
+    Mode,
+    RefreshResult,
+    Shape,
+    Status,
+    StreamTable,
+    TableName,
+    TableOptions,
+)
+from spark_trickle.refresh.decide import Decision
+from spark_trickle.refresh.definition import Compiled
+from spark_trickle.refresh.inputs import Input
+from spark_trickle.refresh.situation import Cut, location_of
+from spark_trickle.refresh.stages import Stages
+
+# Reasons that somebody should look at.
+_ALERTS = ("INTEGRITY", "REWRITTEN")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What all stream tables of one call share."""
+
+    attempt: Attempt
+    cut: Cut
+    lease: Lease
+    initiated_by: str
+    known: dict[TableName, StreamTable]  # all stream tables; those of this run as it leaves them
+    unpublished: list[Staging] = field(default_factory=list)  # their files go if the run fails
+
+
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """What was altered so that the content is recomputed."""
+
+    settings: tuple[str, ...] = ()  # the differences in words
+    definition: bool = True
+    options: TableOptions = field(default_factory=TableOptions)
+
+    @property
+    def reason(self) -> str:
+        text = ["the definition was changed"] if self.definition else []
+        if self.options.partitioned_by is not None:
+            text.append(f"partitioned by {', '.join(map(str, self.options.partitioned_by)) or 'nothing'}")
+        if self.options.clustered_by is not None:
+            text.append(f"clustered by {', '.join(map(str, self.options.clustered_by)) or 'nothing'}")
+        return f"ALTERED: {'; '.join((*text, *self.settings))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of one stream table."""
+
+    table: StreamTable  # as it is to be; id 0: it is created
+    mode: Mode | None = None  # for this refresh
+    altered: Altered | None = None
+    options: TableOptions = field(default_factory=TableOptions)
+    initialize: bool = True  # False: it is created empty
+
+    @property
+    def is_new(self) -> bool:
+        return not self.table.id
+
+
+@dataclass(slots=True)
+class Work:
+    """One stream table, or hidden state table, on its way: what is known also when it fails."""
+
+    table: StreamTable
+    stages: Stages = field(default_factory=Stages)
+    refresh_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    decision: Decision = field(default_factory=lambda: Decision(Action.NO_DATA, ""))
+    compiled: Compiled | None = None
+    made: Made | None = None
+    states: tuple[Work, ...] = ()
+    retired: tuple[StreamTable, ...] = ()  # state tables that it needs no longer
+
+    def result(self) -> RefreshResult:
+        counts = self.made.counts if self.made is not None else Counts()
+        return RefreshResult(
+            name=str(self.table.name),
+            action=self.decision.action,
+            reason=self.decision.reason,
+            rows_inserted=counts.inserted,
+            rows_updated=counts.updated,
+            rows_deleted=counts.deleted,
+            seconds=round(self.stages.total, 4),
+            stages=self.stages.rounded(),
+            rows_changed=dict(self.made.changed) if self.made is not None else {},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was computed for a stream table."""
+
+    inputs: tuple[Input, ...]
+    staging: Staging | None  # None: only the frontier moves
+    counts: Counts = field(default_factory=Counts)
+    changed: Mapping[str, int] = field(default_factory=dict)  # rows read, by input
+    bytes_read: int = 0
+
+
+# -- what is published -------------------------------------------------------------------------------------------------
+
+
+def members(run: Run, work: Work) -> list[Member]:
+    """A stream table with its hidden state tables in one publish; the owner first, since the others refer to it."""
+    found = [_member(run, work, None)]
+    found += [_member(run, state, work.table.name) for state in work.states]
+    for gone in work.retired:
+        found.append(Member(gone.name, run.lease, CatalogChange(gone, dropped=True), retired=gone.name))
+    return found
+
+
+def _member(run: Run, work: Work, owner: TableName | None) -> Member:
+    assert work.made is not None
+    assert work.compiled is not None
+    reads = streams_of(work.compiled) if owner is None else ()
+    return Member(work.table.name, run.lease, _change(run, work, owner), work.made.staging, reads)
+
+
+def _change(run: Run, work: Work, owner: TableName | None) -> CatalogChange:
+    table, made, compiled = work.table, work.made, work.compiled
+    assert made is not None
+    assert compiled is not None
+    staging, action = made.staging, work.decision.action
+    if action is Action.SKIP:  # created empty: it has no frontier yet
+        frontier = tuple(Dependency(d.input, d.kind, d.columns) for d in _dependencies(run, work))
+    else:
+        frontier = _dependencies(run, work)
+    head = None if staging is None else staging.head
+    by = run.initiated_by if owner is None else "owner"
+    history = completed(work.result(), by, run.cut.instant, work.refresh_id, head, made.bytes_read)
+    quiet = owner is not None and action is Action.NO_DATA
+    code, _, _ = work.decision.reason.partition(":")
+    return CatalogChange(
+        table=_row(run, work),
+        dependencies=frontier,
+        history=None if quiet else history,
+        is_running=owner is None and bool(table.id),
+        clear_log=staging is not None and action is not Action.DIFFERENTIAL,
+        log=None if staging is None else staging.log,
+        alert=(code, work.decision.reason) if owner is None and code in _ALERTS else None,
+        owner=owner,
+    )
+
+
+def _row(run: Run, work: Work) -> StreamTable:
+    """The stream table after this refresh."""
+    table, made, compiled = work.table, work.made, work.compiled
+    assert made is not None
+    assert compiled is not None
+    row = replace(
+        table,
+        columns=compiled.columns,
+        incremental=compiled.incremental,
+        reason=compiled.reason,
+        fingerprint=compiled.fingerprint,
+        layout=compiled.layout,
+        functions=compiled.functions,
+    )
+    staging = made.staging
+    if staging is not None:
+        uuid_ = run.attempt.lake.facts(staging.location).uuid
+        row = replace(
+            row,
+            published_snapshot=staging.head,
+            published_pointer=staging.location,
+            table_uuid=uuid_,
+            file_schema=staging.schema,
+        )
+    elif (location := location_of(run.cut.pointers, table.name)) is not None:
+        # Tags and the like move the pointer, not the content; what comes before them may expire.
+        snapshot = run.attempt.lake.facts(location).snapshot_id
+        row = replace(row, published_pointer=location, published_snapshot=snapshot)
+    if work.decision.action is Action.SKIP:
+        return replace(row, status=Status.INITIALIZING)
+    return replace(row, status=Status.ACTIVE, data_timestamp=run.cut.instant, consecutive_errors=0, last_error=None)
+
+
+def _dependencies(run: Run, work: Work) -> tuple[Dependency, ...]:
+    assert work.made is not None
+    assert work.compiled is not None
+    inputs = (i.at_cut() for i in work.made.inputs)
+    views = (Dependency(v, InputKind.VIEW, pointer=location_of(run.cut.pointers, v)) for v in work.compiled.views)
+    return (*inputs, *views)
+
+
+def completed(
+    result: RefreshResult,
+    initiated_by: str,
+    started_at: datetime,
+    refresh_id: str | None = None,
+    snapshot_id: int | None = None,
+    bytes_read: int | None = None,
+) -> HistoryEntry:
+    """The history of a refresh that is over."""
+    return HistoryEntry(
+        refresh_id=refresh_id or uuid.uuid4().hex,
+        name=result.name,
+        state="COMPLETED",
+        action=result.action,
+        reason=result.reason,
+        initiated_by=initiated_by,
+        started_at=started_at,
+        ended_at=datetime.now(UTC),
+        seconds=result.seconds,
+        rows_inserted=result.rows_inserted,
+        rows_updated=result.rows_updated,
+        rows_deleted=result.rows_deleted,
+        rows_changed=result.rows_changed,
+        stages=result.stages,
+        error_code=None,
+        error=None,
+        snapshot_id=snapshot_id,
+        bytes_read=bytes_read,
+    )
+
+
+def streams_of(compiled: Compiled) -> tuple[TableName, ...]:
+    """The other stream tables that a definition reads."""
+    return tuple(name for name, (kind, _) in compiled.reads.items() if kind is InputKind.STREAM_TABLE)
+
+
+def shapes_of(attempt: Attempt, compiled: Compiled) -> tuple[tuple[TableName, Shape], ...]:
+    """The columns of the sources as this attempt saw them."""
+    found = []
+    for name, (kind, _) in compiled.reads.items():
+        if kind is InputKind.SOURCE:
+            facts = attempt.lake.facts(attempt.pointers[name].location)
+            found.append((name, Shape(facts.uuid, facts.schema)))
+    return tuple(found)
