@@ -33,6 +33,7 @@ from spark_trickle.model import (
     HistoryEntry,
     LakeFunction,
     Mode,
+    PlannedRefresh,
     RefreshResult,
     Source,
     Star,
@@ -218,6 +219,16 @@ class Trickle:
         group = not isinstance(name, str)
         results = self.refresher.refresh(names, asked, upstream=upstream, together=group, initiated_by="manual")
         return results if group else results[0]
+
+    def plan(
+        self, name: str | list[str] | tuple[str, ...], mode: str | Mode | None = None, *, upstream: bool = True
+    ) -> tuple[PlannedRefresh, ...]:
+        """What `refresh` would do now: action, reason, changed rows, SQL, and what it cost before. Nothing is written.
+
+        One for each stream table that the refresh would look at, upstream first.
+        """
+        names = [self._name(name)] if isinstance(name, str) else [self._name(n) for n in name]
+        return self._inspector.plan(names, None if mode is None else _mode(mode), upstream=upstream)
 
     def status(self, name: str | None = None) -> tuple[StreamTableStatus, ...]:
         return self._inspector.status(None if name is None else self._name(name))

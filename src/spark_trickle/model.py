@@ -271,6 +271,23 @@ class RefreshResult:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedRefresh:
+    """What a refresh would do now, and why: a dry run."""
+
+    name: str
+    action: Action
+    reason: str
+    rows_changed: dict[str, int] = field(default_factory=dict)  # input -> changed rows, where they were counted
+    expected_seconds: float | None = None  # what the same cost before
+    sql: str | None = None  # what it would compute
+
+    def __str__(self) -> str:
+        cost = "" if self.expected_seconds is None else f", about {self.expected_seconds:.2f} s"
+        done = f"{self.name}: would be {self.action}{cost} ({self.reason})"
+        return done if self.sql is None else "\n".join([done, *(f"    {line}" for line in self.sql.splitlines())])
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryEntry:
     """A row of `refresh_history`."""
 

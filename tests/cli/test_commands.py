@@ -156,6 +156,15 @@ def test_names_that_need_quotes(lake: Path, capsys: pytest.CaptureFixture[str]) 
     assert [r["action"] for r in result(capsys, "refresh", "--all")] == ["NO_DATA"]
 
 
+def test_a_dry_run(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result(capsys, "create", "shop.totals", "-q", TOTALS)
+    (found,) = result(capsys, "refresh", "shop.totals", "--mode", "full", "--dry-run")
+    assert (found["name"], found["action"]) == ("shop.totals", "FULL")
+    assert "customer" in found["sql"]
+    assert [r["action"] for r in result(capsys, "refresh", "--all", "--dry-run")] == ["NO_DATA"]
+    assert len(result(capsys, "history")) == 1
+
+
 def test_verify_that_differs_exits_1(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result(capsys, "create", "shop.totals", "-q", TOTALS)
     with spark_trickle.connect(lake) as tr:

@@ -170,18 +170,25 @@ def refresh(
     upstream: Annotated[
         bool, typer.Option("--upstream/--no-upstream", help="Refresh the stream tables it reads first.")
     ] = True,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what would be done and why, with the SQL and what it cost before."),
+    ] = False,
 ) -> None:
     """Bring stream tables up to date, computing only what changed. Several names are a group: all or none.
 
     [dim]trickle refresh shop.revenue
     trickle refresh --all
-    trickle refresh shop.revenue --mode full[/dim]
+    trickle refresh shop.revenue --mode full
+    trickle refresh --all --dry-run[/dim]
     """
     out = output()
     if bool(names) == every:
         usage("Name stream tables, or say --all.")
     with open_lake(out) as tr:
-        if every:
+        if dry_run:
+            out.show(tr.plan(all_names(tr) if every else list(names or ()), mode=mode, upstream=upstream))
+        elif every:
             each(all_names(tr), "Refreshing", lambda n: tr.refresh(n, mode=mode), out)
         else:
             wanted = list(names or ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -18,6 +18,8 @@ from spark_trickle.model import (
     Description,
     Explanation,
     InputKind,
+    Mode,
+    PlannedRefresh,
     Pointer,
     StreamTable,
     StreamTableStatus,
@@ -29,9 +31,10 @@ from spark_trickle.refresh.decide import Decision, decide_early
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import Difference, compare
 from spark_trickle.refresh.full import full_select
-from spark_trickle.refresh.inputs import gather
+from spark_trickle.refresh.inputs import Feeds, gather
 from spark_trickle.refresh.run import Refresher, new_state, unknown
-from spark_trickle.refresh.situation import Cut, behind, location_of, look, other_code
+from spark_trickle.refresh.situation import Cut, behind, location_of, look, other_code, past_of
+from spark_trickle.refresh.work import Work
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
 from spark_trickle.spark.settings import unusual, unusual_first
@@ -56,7 +59,7 @@ class Inspector:
         cut = r.cut()
         with r.attempts.begin({}, table.namespace) as attempt:
             compiled = r.compile(attempt, table, cut, known)
-            action, reason = self._next(attempt, table, compiled, cut)
+            planned = self._planned(attempt, table, compiled, cut, None, measure=False)
         return Explanation(
             name=str(name),
             definition=table.definition,
@@ -65,39 +68,95 @@ class Inspector:
             identity=compiled.plan.identity if compiled.plan else "the whole row",
             operators=_operators(compiled),
             delta_sql=delta_sql(compiled),
-            full_sql=compile_sql(compiled.plan.full, PlainLeaves()) if compiled.plan else table.definition,
-            next_action=action,
-            next_reason=reason,
+            full_sql=_full_sql(compiled),
+            next_action=planned.action,
+            next_reason=planned.reason,
             notices=notices(compiled, r.settings),
         )
 
-    def _next(self, attempt: Attempt, table: StreamTable, compiled: Compiled, cut: Cut) -> tuple[Action, str]:
+    # -- dry run ---------------------------------------------------------------------------------------------------
+
+    def plan(self, names: Sequence[TableName], mode: Mode | None, *, upstream: bool) -> tuple[PlannedRefresh, ...]:
+        """What a refresh of these would do now, in the order in which it would do it. Nothing is written."""
+        r = self.refresher
+        known = r.known()
+        order = r.order(names, known, upstream=upstream)
+        cut = r.cut(d.input for name in order for d in known[name].reads)
+        pending = r.pending(order, known, names, mode, cut)
+        found: list[PlannedRefresh] = []
+        with r.attempts.begin({}) as attempt:
+            for name in order:
+                table, asked = known[name], mode if name in names else None
+                above = [str(d.input) for d in table.reads if d.input in pending]
+                if name not in pending:
+                    found.append(
+                        PlannedRefresh(str(name), Action.NO_DATA, "NO_CHANGE: no input changed since the last refresh")
+                    )
+                    continue
+                compiled = r.compile(attempt, table, cut, known)
+                planned = self._planned(attempt, table, compiled, cut, asked, measure=True)
+                if planned.action is Action.NO_DATA and above:
+                    reason = f"UPSTREAM: {', '.join(above)} comes first; what changes there decides"
+                    planned = replace(planned, action=Action.DIFFERENTIAL, reason=reason)
+                found.append(planned)
+        return tuple(found)
+
+    def _planned(
+        self,
+        attempt: Attempt,
+        table: StreamTable,
+        compiled: Compiled,
+        cut: Cut,
+        asked: Mode | None,
+        *,
+        measure: bool,
+    ) -> PlannedRefresh:
+        """`measure` counts the changed rows where the decision depends on them."""
         r = self.refresher
         have = {t.name: t for t in table.states}
         hidden = [s.name for s in compiled.states]
         attempt.register_missing(cut.pointers, hidden)
-        states: list[Decision] = []
+        done: list[Work] = []
+        changed: dict[str, int] = {}
         moved: dict[str, None] = {}
         for part, plan in (
             *((have.get(s.name) or new_state(table, s, cut), s.compiled) for s in compiled.states),
             (table, compiled),
         ):
             there = {i: v for i, v in plan.inputs.items() if i not in hidden or i in cut.pointers}
-            frontier = {d.input: d for d in part.dependencies}
-            inputs = gather(attempt, replace(plan, inputs=there), frontier)
+            inputs = gather(attempt, replace(plan, inputs=there), {d.input: d for d in part.dependencies})
             moved.update({str(i.name): None for i in inputs if i.changed and i.name not in hidden})
+            work = Work(replace(part, mode=table.mode), compiled=plan, states=tuple(done))
+            feeds = Feeds(attempt, {i.name: i for i in inputs})
             try:
-                decision = decide_early(look(r.lake, part, plan, inputs, cut, None, states))
+                if measure:
+                    work.decision = r.decide(cut, work, inputs, feeds, asked)
+                else:
+                    situation = look(r.lake, work.table, plan, inputs, cut, asked, [w.decision for w in done])
+                    work.decision = decide_early(situation) or self._by_ratio(moved)
             except TrickleError as error:
-                return Action.SKIP, f"{error.code}: {error.message}"
-            states.append(decision or Decision(Action.DIFFERENTIAL, ""))
-        if decision is not None:
-            return decision.action, decision.reason
-        limit = f"{100 * r.settings.max_change_ratio:g} %"
-        return (
-            Action.DIFFERENTIAL,
-            f"CHANGE_RATIO: {', '.join(moved)} changed; FULL if more than {limit} of the rows did",
+                return PlannedRefresh(str(table.name), Action.SKIP, f"{error.code}: {error.message}")
+            finally:
+                changed |= {str(n): rows for n, rows in feeds.rows.items() if n not in hidden}
+                feeds.release()
+            done.append(work)
+        decision = done[-1].decision
+        past = past_of(r.store, table)
+        differential = decision.action is Action.DIFFERENTIAL
+        seconds = min((s for s, _ in past.differential), default=None) if differential else past.full_seconds
+        return PlannedRefresh(
+            str(table.name),
+            decision.action,
+            decision.reason,
+            changed,
+            None if decision.action is Action.NO_DATA else seconds,
+            delta_sql(compiled) if differential else None if decision.action is Action.NO_DATA else _full_sql(compiled),
         )
+
+    def _by_ratio(self, moved: Iterable[str]) -> Decision:
+        limit = f"{100 * self.refresher.settings.max_change_ratio:g} %"
+        reason = f"CHANGE_RATIO: {', '.join(moved)} changed; FULL if more than {limit} of the rows did"
+        return Decision(Action.DIFFERENTIAL, reason)
 
     # -- verify ----------------------------------------------------------------------------------------------------
 
@@ -286,6 +345,10 @@ def _operators(compiled: Compiled) -> str:
         return "(runs as written)"
     parts = [f"hidden {s.name}:\n{s.compiled.root.tree(1)}" for s in compiled.states if s.compiled.root]
     return "\n".join([*parts, compiled.root.tree()])
+
+
+def _full_sql(compiled: Compiled) -> str:
+    return compile_sql(compiled.plan.full, PlainLeaves()) if compiled.plan else compiled.definition
 
 
 def delta_sql(compiled: Compiled) -> str | None:

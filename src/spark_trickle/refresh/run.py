@@ -34,7 +34,7 @@ from spark_trickle.refresh.definition_check import misread
 from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
-from spark_trickle.refresh.outcome import Differential
+from spark_trickle.refresh.differential import Differential
 from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, refuse_taken, size_of, touched
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Made, Request, Run, Work, completed, members, shapes_of
@@ -99,7 +99,7 @@ class Refresher:
         known = self.known()
         order = self.order(names, known, upstream=upstream)
         cut = self.cut()
-        if self._pending(order, known, names, mode, cut):
+        if self.pending(order, known, names, mode, cut):
             results = self._run(order, known, names, mode, started, together=together, initiated_by=initiated_by)
             self.protector.protect(sources_of(known[n] for n in order))
         else:
@@ -116,7 +116,7 @@ class Refresher:
         order = graph_of(known.values()).ancestors_first(names)
         return order if upstream else tuple(n for n in order if n in names)
 
-    def _pending(
+    def pending(
         self,
         order: Sequence[TableName],
         known: Mapping[TableName, StreamTable],
@@ -165,7 +165,7 @@ class Refresher:
             for name in order:
                 same_as_leased(before[name], known)
             cut = self.cut(d.input for name in order for d in known[name].reads)
-            pending = self._pending(order, known, names, mode, cut)
+            pending = self.pending(order, known, names, mode, cut)
             results: dict[TableName, RefreshResult] = {}
             waiting: list[Work] = []
             with self.attempts.begin({}) as attempt:
@@ -275,7 +275,7 @@ class Refresher:
             inputs = gather(attempt, compiled, {d.input: d for d in table.dependencies})
         feeds = Feeds(attempt, {i.name: i for i in inputs})
         try:
-            work.decision = self._decide(run, work, inputs, feeds, asked, altered)
+            work.decision = self.decide(run.cut, work, inputs, feeds, asked, altered)
             attempt.tune(small=work.decision.action is Action.DIFFERENTIAL and feeds.all_small)
             try:
                 staging, counts = self._apply(run, work, feeds, options)
@@ -301,21 +301,21 @@ class Refresher:
         finally:
             feeds.release()
 
-    def _decide(
+    def decide(
         self,
-        run: Run,
+        cut: Cut,
         work: Work,
         inputs: Sequence[Input],
         feeds: Feeds,
         asked: Mode | None,
-        altered: Altered | None,
+        altered: Altered | None = None,
     ) -> Decision:
         """What to do, and why; feeds are opened where it depends on the size of the change."""
         table, stages = work.table, work.stages
         assert work.compiled is not None
         below = [s.decision for s in work.states]
         with stages("compile"):
-            situation = look(self.lake, table, work.compiled, inputs, run.cut, asked, below)
+            situation = look(self.lake, table, work.compiled, inputs, cut, asked, below)
             if altered is not None and (situation.initialized or table.owner_id is None):
                 situation = replace(situation, reshaped=altered.reason, initialized=True)
         decision = decide_early(situation)
