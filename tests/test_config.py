@@ -145,7 +145,10 @@ def test_password_is_never_shown() -> None:
         ({"time_zone": "../../etc/passwd"}, "no such time zone"),
         ({"volatile_functions": "maybe"}, "reject"),
         ({"log_level": "loud"}, "ERROR"),
-        ({"default_schedule": "sometimes"}, "duration"),
+        ({"default_schedule": "sometimes"}, "'default_schedule' (keyword): 'sometimes' is not a valid schedule. Write"),
+        ({"default_schedule": "99 99 99 99 99"}, "not a valid schedule"),
+        ({"default_schedule": "0 0 31 2 *"}, "never fires"),
+        ({"default_schedule": "30s", "min_schedule_seconds": 60}, "'30s' is shorter than min_schedule_seconds (60 s)"),
         ({"extra_packages": "not-a-coordinate"}, "group:artifact:version"),
         ({"spark_conf": {"sql.x": "1"}}, "spark."),
         ({"spark_conf": "x"}, "spark_conf"),
@@ -188,6 +191,15 @@ def test_wrong_environment_and_files_are_named(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "trickle.toml").write_text("a = = 1\n")
     assert "trickle.toml is not TOML" in refused().message
     assert "there is no file" in refused("missing.toml").message
+
+
+@pytest.mark.parametrize("text", ["1h 30m", "2 hours", "0 9 * * MON-FRI", "Downstream", "calculated", "manual"])
+def test_the_default_schedule_is_kept_as_written(text: str) -> None:
+    assert Settings.load(default_schedule=f" {text} ").default_schedule == text
+
+
+def test_a_raised_minimum_alone_is_no_error() -> None:
+    assert Settings.load(min_schedule_seconds=300).default_schedule == "1m"
 
 
 def test_settings_do_not_change() -> None:

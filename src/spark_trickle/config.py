@@ -20,7 +20,7 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -30,6 +30,7 @@ from pydantic_settings import (
 )
 
 from spark_trickle.errors import TrickleError
+from spark_trickle.schedule import check_schedule
 
 ENV_PREFIX = "TRICKLE_"
 FILE_NAME = "trickle.toml"
@@ -37,10 +38,6 @@ DATABASE_NAME = "catalog.db"
 _POSTGRES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 _WHERE = ("location", "catalog_url", "warehouse")  # which lake: decided together, by one source
 _SECRET = re.compile(r"password|secret|token|credential|access[._-]?key", re.IGNORECASE)
-_SCHEDULE = re.compile(
-    r"manual|downstream|calculated|(\d+\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)\s*)+|(\S+\s+){4}\S+",
-    re.IGNORECASE,
-)
 # libpq's words for what the JDBC driver spells otherwise.
 _JDBC_WORDS = {"connect_timeout": "connectTimeout", "application_name": "ApplicationName"}
 
@@ -104,8 +101,8 @@ class Settings(BaseSettings):
     lease_wait_seconds: float = Field(
         60, ge=0, description="How long a refresh waits for another one of the same stream table."
     )
-    default_schedule: str = Field("1m", description="Schedule of a stream table that names none.")
     min_schedule_seconds: float = Field(1, gt=0, description="The shortest schedule that is accepted.")
+    default_schedule: str = Field("1m", description="Schedule of a stream table that names none.")
     volatile_functions: Literal["reject", "warn", "allow"] = Field(
         "reject",
         description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "
@@ -193,7 +190,8 @@ class Settings(BaseSettings):
             name = str(first["loc"][0]) if first["loc"] else "location"
             why = re.sub(r"^(Value error|Assertion failed), ", "", first["msg"])
             given = values.get(name)
-            shown = "" if given is None or name == "catalog_url" or "://" in str(given) else f" {given!r}:"
+            hide = given is None or name == "catalog_url" or "://" in str(given) or why.startswith(repr(given))
+            shown = "" if hide else f" {given!r}:"
             raise _invalid(name, origin.get(name, "default"), f"{shown} {why}".strip()) from None
 
     @classmethod
@@ -300,9 +298,13 @@ class Settings(BaseSettings):
 
     @field_validator("default_schedule")
     @classmethod
-    def _schedule(cls, value: str) -> str:
-        if not _SCHEDULE.fullmatch(value.strip()):
-            raise ValueError("write a duration such as '30s', a cron line, 'downstream' or 'manual'")
+    def _schedule(cls, value: str, info: ValidationInfo) -> str:
+        # Whoever raises the minimum alone has not asked for the default schedule.
+        given = value != cls.model_fields["default_schedule"].default
+        try:
+            check_schedule(value, info.data.get("min_schedule_seconds", 0) if given else 0)
+        except TrickleError as error:
+            raise ValueError(f"{error.message}. {error.hint}") from None
         return value.strip()
 
     @field_validator("log_level", mode="before")
