@@ -35,7 +35,7 @@ def test_default_is_a_folder_in_the_current_directory(tmp_path: Path) -> None:
     assert settings.warehouse_uri == f"file://{tmp_path}/lakehouse/warehouse"
     assert settings.warehouse_path == tmp_path / "lakehouse" / "warehouse"
     assert settings.jdbc_url == f"jdbc:sqlite:{tmp_path}/lakehouse/catalog.db"
-    assert settings.sqlalchemy_url == f"sqlite:///{tmp_path}/lakehouse/catalog.db"
+    assert str(settings.sqlalchemy_url) == f"sqlite:///{tmp_path}/lakehouse/catalog.db"
     assert settings.jdbc_properties["transaction_mode"] == "IMMEDIATE"
 
 
@@ -108,17 +108,57 @@ def test_postgres_url_for_java_and_for_python() -> None:
         "sslmode": "require",
         "connectTimeout": "5",
     }
-    from sqlalchemy import make_url
-
-    parsed = make_url(settings.sqlalchemy_url)
+    parsed = settings.sqlalchemy_url
     assert (parsed.username, parsed.password, parsed.host, parsed.port) == ("ann", SECRET, "db.example", 6432)
     assert parsed.drivername == "postgresql+psycopg"
+
+
+def test_postgres_url_in_its_parts() -> None:
+    settings = Settings.load("postgres://[::1]/my%20lake?application_name=x", warehouse="/w")
+    assert settings.jdbc_url == "jdbc:postgresql://[::1]:5432/my lake"
+    assert settings.jdbc_properties == {"ApplicationName": "x"}
+    assert settings.shown_catalog == "postgresql://[::1]:5432/my lake"
+    assert settings.sqlalchemy_url.database == "my lake"
+
+
+def test_python_and_java_open_the_same_file(tmp_path: Path) -> None:
+    settings = Settings.load(tmp_path / "lake%41 b")
+    assert settings.jdbc_url == f"jdbc:sqlite:{settings.sqlalchemy_url.database}"
+    assert settings.sqlalchemy_url.database == f"{tmp_path}/lake%41 b/catalog.db"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:s3cret@x@db/lake",
+        "postgresql://ann:s3cret@x/y@db/lake",
+        "postgresql://ann:s3cret/x@db/lake",
+        "postgresql://ann:s3cret?x@db/lake",
+        "postgresql://ann:s3cret#x@db/lake",
+        "postgresql://ann:s3cret@db:x/lake",
+        "postgresql://ann:s3cret@db:65536/lake",
+        "postgresql://db:5432/lake?password=s3cret@x",
+    ],
+)
+def test_a_url_that_may_mean_something_else_is_refused_and_not_repeated(url: str) -> None:
+    error = str(refused(url, warehouse="/w"))
+    assert "percent-encode" in error
+    assert "s3cret" not in error
+    assert "x@" not in error
+
+
+def test_a_password_in_the_query_is_not_shown_either() -> None:
+    settings = Settings.load("postgresql://ann@db/lake?password=s3cret", warehouse="/w")
+    assert settings.jdbc_properties["password"] == "s3cret"
+    for text in (repr(settings), settings.shown_catalog, settings.jdbc_url, str(settings.shown())):
+        assert "s3cret" not in text
 
 
 def test_password_is_never_shown() -> None:
     conf = {"spark.hadoop.fs.s3a.secret.key": "hidden"}
     settings = Settings.load(URL, warehouse="/w", spark_conf=conf)
-    for text in (repr(settings), str(settings), settings.shown_catalog, str(settings.shown())):
+    url = settings.sqlalchemy_url
+    for text in (repr(settings), str(settings), settings.shown_catalog, str(settings.shown()), str(url), repr(url)):
         assert SECRET not in text
         assert "s3cret" not in text
         assert "hidden" not in text
@@ -145,7 +185,10 @@ def test_password_is_never_shown() -> None:
         ({"time_zone": "../../etc/passwd"}, "no such time zone"),
         ({"volatile_functions": "maybe"}, "reject"),
         ({"log_level": "loud"}, "ERROR"),
-        ({"default_schedule": "sometimes"}, "duration"),
+        ({"default_schedule": "sometimes"}, "'default_schedule' (keyword): 'sometimes' is not a valid schedule. Write"),
+        ({"default_schedule": "99 99 99 99 99"}, "not a valid schedule"),
+        ({"default_schedule": "0 0 31 2 *"}, "never fires"),
+        ({"default_schedule": "30s", "min_schedule_seconds": 60}, "'30s' is shorter than min_schedule_seconds (60 s)"),
         ({"extra_packages": "not-a-coordinate"}, "group:artifact:version"),
         ({"spark_conf": {"sql.x": "1"}}, "spark."),
         ({"spark_conf": "x"}, "spark_conf"),
@@ -188,6 +231,15 @@ def test_wrong_environment_and_files_are_named(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "trickle.toml").write_text("a = = 1\n")
     assert "trickle.toml is not TOML" in refused().message
     assert "there is no file" in refused("missing.toml").message
+
+
+@pytest.mark.parametrize("text", ["1h 30m", "2 hours", "0 9 * * MON-FRI", "Downstream", "calculated", "manual"])
+def test_the_default_schedule_is_kept_as_written(text: str) -> None:
+    assert Settings.load(default_schedule=f" {text} ").default_schedule == text
+
+
+def test_a_raised_minimum_alone_is_no_error() -> None:
+    assert Settings.load(min_schedule_seconds=300).default_schedule == "1m"
 
 
 def test_settings_do_not_change() -> None:

@@ -16,11 +16,10 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -30,6 +29,10 @@ from pydantic_settings import (
 )
 
 from spark_trickle.errors import TrickleError
+from spark_trickle.schedule import check_schedule
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 ENV_PREFIX = "TRICKLE_"
 FILE_NAME = "trickle.toml"
@@ -37,10 +40,6 @@ DATABASE_NAME = "catalog.db"
 _POSTGRES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 _WHERE = ("location", "catalog_url", "warehouse")  # which lake: decided together, by one source
 _SECRET = re.compile(r"password|secret|token|credential|access[._-]?key", re.IGNORECASE)
-_SCHEDULE = re.compile(
-    r"manual|downstream|calculated|(\d+\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)\s*)+|(\S+\s+){4}\S+",
-    re.IGNORECASE,
-)
 # libpq's words for what the JDBC driver spells otherwise.
 _JDBC_WORDS = {"connect_timeout": "connectTimeout", "application_name": "ApplicationName"}
 
@@ -104,8 +103,8 @@ class Settings(BaseSettings):
     lease_wait_seconds: float = Field(
         60, ge=0, description="How long a refresh waits for another one of the same stream table."
     )
-    default_schedule: str = Field("1m", description="Schedule of a stream table that names none.")
     min_schedule_seconds: float = Field(1, gt=0, description="The shortest schedule that is accepted.")
+    default_schedule: str = Field("1m", description="Schedule of a stream table that names none.")
     volatile_functions: Literal["reject", "warn", "allow"] = Field(
         "reject",
         description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "
@@ -193,7 +192,8 @@ class Settings(BaseSettings):
             name = str(first["loc"][0]) if first["loc"] else "location"
             why = re.sub(r"^(Value error|Assertion failed), ", "", first["msg"])
             given = values.get(name)
-            shown = "" if given is None or name == "catalog_url" or "://" in str(given) else f" {given!r}:"
+            hide = given is None or name == "catalog_url" or "://" in str(given) or why.startswith(repr(given))
+            shown = "" if hide else f" {given!r}:"
             raise _invalid(name, origin.get(name, "default"), f"{shown} {why}".strip()) from None
 
     @classmethod
@@ -278,14 +278,10 @@ class Settings(BaseSettings):
         text = value.get_secret_value()
         if not text.startswith(_POSTGRES):
             raise ValueError("it must start with postgresql://")
-        try:
-            parts = urlsplit(text)
-            parts.port  # noqa: B018  (reading it validates it)
-        except ValueError:
-            raise ValueError("the URL cannot be read; percent-encode special characters in the password") from None
-        if not parts.path.strip("/"):
+        url = _read_url(text)
+        if not (url.database or "").strip("/"):
             raise ValueError("the URL names no database: postgresql://user@host/database")
-        if not parts.hostname or dict(parse_qsl(parts.query)).get("host"):
+        if not url.host or "host" in url.query:
             raise ValueError("the URL names no host; Spark reaches the catalog over TCP, not over a socket file")
         return value
 
@@ -300,9 +296,13 @@ class Settings(BaseSettings):
 
     @field_validator("default_schedule")
     @classmethod
-    def _schedule(cls, value: str) -> str:
-        if not _SCHEDULE.fullmatch(value.strip()):
-            raise ValueError("write a duration such as '30s', a cron line, 'downstream' or 'manual'")
+    def _schedule(cls, value: str, info: ValidationInfo) -> str:
+        # Whoever raises the minimum alone has not asked for the default schedule.
+        given = value != cls.model_fields["default_schedule"].default
+        try:
+            check_schedule(value, info.data.get("min_schedule_seconds", 0) if given else 0)
+        except TrickleError as error:
+            raise ValueError(f"{error.message}. {error.hint}") from None
         return value.strip()
 
     @field_validator("log_level", mode="before")
@@ -367,9 +367,7 @@ class Settings(BaseSettings):
         """For Java; without user and password, which are in `jdbc_properties`."""
         if self.catalog_url is None:
             return f"jdbc:sqlite:{self.database}"
-        parts = urlsplit(self.catalog_url.get_secret_value())
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        return f"jdbc:postgresql://{host}:{parts.port or 5432}/{parts.path.lstrip('/')}"
+        return _bare(self.sqlalchemy_url, "jdbc:postgresql")
 
     @property
     def jdbc_properties(self) -> dict[str, str]:
@@ -377,35 +375,31 @@ class Settings(BaseSettings):
         if self.catalog_url is None:
             # Every write takes the lock at BEGIN: one that upgrades a read lock fails whatever the timeout.
             return {"busy_timeout": "60000", "transaction_mode": "IMMEDIATE"}
-        parts = urlsplit(self.catalog_url.get_secret_value())
-        properties = {_JDBC_WORDS.get(k, k): v for k, v in parse_qsl(parts.query)}
-        if parts.username:
-            properties["user"] = unquote(parts.username)
-        if parts.password:
-            properties["password"] = unquote(parts.password)
+        url = self.sqlalchemy_url
+        properties = {_JDBC_WORDS.get(k, k): values[-1] for k, values in url.normalized_query.items()}
+        if url.username:
+            properties["user"] = url.username
+        if url.password:
+            properties["password"] = str(url.password)
         return properties
 
     @property
-    def sqlalchemy_url(self) -> str:
-        """For SQLAlchemy, password included: never to be shown."""
+    def sqlalchemy_url(self) -> URL:
+        """For SQLAlchemy, password included. Its text hides that one, but not one in the query: never to be shown."""
+        from sqlalchemy import URL
+
         if self.catalog_url is None:
-            return f"sqlite:///{self.database}"
-        parts = urlsplit(self.catalog_url.get_secret_value())
-        user = quote(unquote(parts.username or ""), safe="")
-        password = f":{quote(unquote(parts.password), safe='')}" if parts.password else ""
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        query = "?" + urlencode(parse_qsl(parts.query)) if parts.query else ""
-        at = f"{user}{password}@" if user else ""
-        return f"postgresql+psycopg://{at}{host}:{parts.port or 5432}/{parts.path.lstrip('/')}{query}"
+            return URL.create("sqlite", database=str(self.database))
+        url = _read_url(self.catalog_url.get_secret_value())
+        return url.set(drivername="postgresql+psycopg", port=url.port or 5432)
 
     @property
     def shown_catalog(self) -> str:
         """The catalog for messages: no password."""
         if self.catalog_url is None:
             return str(self.database)
-        parts = urlsplit(self.catalog_url.get_secret_value())
-        user = f"{unquote(parts.username)}@" if parts.username else ""
-        return f"postgresql://{user}{parts.hostname}:{parts.port or 5432}/{parts.path.lstrip('/')}"
+        url = self.sqlalchemy_url
+        return _bare(url, "postgresql", url.username)
 
     def shown(self) -> dict[str, Any]:
         """All settings as plain values that may be printed."""
@@ -420,6 +414,30 @@ class Settings(BaseSettings):
         return f"Settings({', '.join(f'{k}={v!r}' for k, v in self.shown().items())})"
 
     __str__ = __repr__
+
+
+def _read_url(text: str) -> URL:
+    """The parts of a PostgreSQL URL; an error does not repeat the text, which may hold a password."""
+    from sqlalchemy import make_url  # late: most lakes are folders, and reading settings must be fast
+    from sqlalchemy.exc import ArgumentError
+
+    # SQLAlchemy takes the first @ for the end of the password: the rest of one would be the host, which is shown.
+    if re.fullmatch(r"[^:]+://([^@/?#]*@)?[^@]*", text):
+        try:
+            url = make_url(text)
+        except (ArgumentError, ValueError):
+            pass
+        else:
+            if 0 <= (url.port or 0) < 65536:
+                return url
+    raise ValueError("the URL cannot be read; percent-encode special characters in it, such as @ in the password")
+
+
+def _bare(url: URL, drivername: str, username: str | None = None) -> str:
+    """Where a database is. Without the query: a password may be there too."""
+    from sqlalchemy import URL
+
+    return URL.create(drivername, username, host=url.host, port=url.port, database=url.database).render_as_string()
 
 
 def _read_toml(file: Path) -> dict[str, Any]:

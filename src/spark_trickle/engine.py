@@ -49,7 +49,7 @@ from spark_trickle.refresh.definition import resolve
 from spark_trickle.refresh.inspect import Inspector
 from spark_trickle.refresh.manage import Manager, check_name
 from spark_trickle.refresh.run import Refresher
-from spark_trickle.refresh.schedule import check_schedule
+from spark_trickle.schedule import check_schedule
 from spark_trickle.spark.reading import changed_tables
 from spark_trickle.spark.session import (
     build_session,

@@ -37,12 +37,19 @@ BAD_TEXT = [
     ("trickle_stream_tables", "layout", "not json"),
     ("trickle_stream_tables", "functions_used", '["net"]'),
     ("trickle_stream_tables", "functions_used", '{"net": 1}'),
+    ("trickle_stream_tables", "settings", '{"spark.sql.x": 1}'),
+    ("trickle_stream_tables", "shapes", '[{"namespace": "a", "name": "b", "uuid": "u"}]'),
+    ("trickle_stream_tables", "shapes", '{"namespace": "a"}'),
+    ("trickle_stream_tables", "file_schema", "[]"),
     ("trickle_dependencies", "kind", "TABLE"),
     ("trickle_dependencies", "columns", '[{"name": "a", "type": "int", "field_id": true}]'),
+    ("trickle_dependencies", "columns", '[{"name": "a", "type": "int", "field_id": 1.0}]'),
+    ("trickle_dependencies", "columns", '[{"name": "a", "type": "int", "field_id": "1"}]'),
     ("trickle_dependencies", "columns", "null"),
     ("trickle_refresh_history", "action", "GUESS"),
     ("trickle_refresh_history", "state", "running"),
     ("trickle_refresh_history", "stages", '{"feed": "long"}'),
+    ("trickle_refresh_history", "stages", '{"feed": true}'),
     ("trickle_refresh_history", "rows_changed", "[1]"),
 ]
 
@@ -93,6 +100,26 @@ def test_bad_type(sqlite_url: str, table: str, column: str, value: str) -> None:
     store = open_catalog(sqlite_url)
     check(store, table, column, value)
     store.close()
+
+
+def test_bytes_are_no_text(sqlite_url: str) -> None:
+    store = open_catalog(sqlite_url)
+    fill(store)
+    with store.write() as tx:
+        tx.connection.execute(text("UPDATE trickle_stream_tables SET columns = CAST(columns AS BLOB)"))
+    with pytest.raises(TrickleError, match="row 1, column columns: b'"):
+        store.stream_tables()
+    store.close()
+
+
+def test_the_place_inside_a_json_column_is_named(store: CatalogStore) -> None:
+    fill(store)
+    damage(store, "trickle_stream_tables", "columns", '[{"name": "a", "type": "int"}, {"name": "b", "type": 7}]')
+    with pytest.raises(TrickleError) as error:
+        store.stream_tables()
+    assert "column columns: " in error.value.message
+    assert "(1.type: " in error.value.message
+    assert len(error.value.message) < 200, "a long value is shortened"
 
 
 def test_a_pointer_to_nothing(store: CatalogStore) -> None:

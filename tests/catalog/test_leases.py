@@ -10,7 +10,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
+import psutil
 import pytest
 from sqlalchemy import text
 
@@ -201,9 +203,26 @@ def test_a_pid_of_another_machine_says_nothing(change: dict[str, str]) -> None:
     assert not Owner.here().is_dead()
 
 
-def test_without_start_marks_the_pid_decides() -> None:
-    assert not dataclasses.replace(Owner.here(), start_mark="").is_dead()
-    assert dataclasses.replace(Owner.here(), pid=2**22 + 1, start_mark="").is_dead()
+@pytest.mark.parametrize("mark", ["", "1763305231.25", "another form"])
+def test_without_a_start_mark_that_can_be_read_the_pid_decides(mark: str) -> None:
+    assert not dataclasses.replace(Owner.here(), start_mark=mark).is_dead()
+    assert dataclasses.replace(Owner.here(), pid=2**22 + 1, start_mark=mark).is_dead()
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="start marks are there on Linux")
+def test_start_marks_are_ticks_since_boot_as_they_always_were() -> None:
+    """A version that reads them otherwise would take the living processes of this one for dead."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    assert Owner.here().start_mark == fields[19]
+
+
+@pytest.mark.parametrize("moved", [-86400, -1, 1, 3600])
+def test_a_clock_that_is_set_kills_nobody(monkeypatch: pytest.MonkeyPatch, moved: int) -> None:
+    owner = Owner.here()
+    boot = psutil.boot_time() + moved
+    monkeypatch.setattr(sys.modules[psutil.Process()._proc.__module__], "boot_time", lambda: boot)
+    assert psutil.boot_time() == boot
+    assert not owner.is_dead()
 
 
 def test_recovery_closes_the_books_of_a_killed_process(catalog_url: str) -> None:

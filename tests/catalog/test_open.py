@@ -170,14 +170,15 @@ def test_a_folder_that_is_missing(tmp_path: Path) -> None:
     assert code_of(error) == "CATALOG_UNAVAILABLE"
 
 
-def test_no_server_and_no_password_in_the_message() -> None:
+@pytest.mark.parametrize(("user", "query"), [("me:geheim", ""), ("me", "?password=geheim&sslpassword=geheim2")])
+def test_no_server_and_no_password_in_the_message(user: str, query: str) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))  # bound, not listening: refused at once
         port = probe.getsockname()[1]
         with pytest.raises(TrickleError) as error:
-            open_catalog(f"postgresql://me:geheim@127.0.0.1:{port}/db")
+            open_catalog(f"postgresql://{user}@127.0.0.1:{port}/db{query}")
     assert code_of(error) == "CATALOG_UNAVAILABLE"
-    assert f"me:***@127.0.0.1:{port}" in error.value.message
+    assert f"{user.replace('geheim', '***')}@127.0.0.1:{port}" in error.value.message
     assert "geheim" not in str(error.value)
 
 

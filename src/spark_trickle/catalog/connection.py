@@ -35,9 +35,9 @@ class OutcomeUnknown(TrickleError):
 class Database:
     """An engine with its locking discipline. Used from any number of threads."""
 
-    def __init__(self, url: str, *, busy_seconds: float = 60.0) -> None:
+    def __init__(self, url: str | URL, *, busy_seconds: float = 60.0) -> None:
         self.url = parse_url(url)
-        self.shown_url = self.url.render_as_string(hide_password=True)
+        self.shown_url = _shown(self.url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._busy_seconds = busy_seconds
         # Threads of one process queue here, not in SQLite's busy handler, which sleeps up to 0.1 s a turn.
@@ -138,8 +138,8 @@ class Database:
     def translate(self, error: SQLAlchemyError) -> TrickleError:
         cause = getattr(error, "orig", None) or error
         text = str(cause).strip().replace("\n", " ")
-        if self.url.password:  # a driver may repeat the connection string
-            text = text.replace(str(self.url.password), "***")
+        for secret in _secrets(self.url):  # a driver may repeat the connection string
+            text = text.replace(secret, "***")
         lower = text.lower()
         where = f"the catalog {self.shown_url}"
         if "disk is full" in lower or getattr(cause, "sqlstate", None) == "53100":
@@ -165,7 +165,17 @@ def _unreachable(error: SQLAlchemyError, text: str) -> bool:
     return isinstance(error, DBAPIError) and error.connection_invalidated
 
 
-def parse_url(text: str) -> URL:
+def _shown(url: URL) -> str:
+    """For messages: SQLAlchemy hides the password, but not one that is in the query."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def _secrets(url: URL) -> list[str]:
+    in_query = [v for key, values in url.normalized_query.items() if "password" in key.lower() for v in values]
+    return [str(secret) for secret in (url.password, *in_query) if secret]
+
+
+def parse_url(text: str | URL) -> URL:
     """The URL with its driver; only what Spark's JDBC catalog can open as well is accepted."""
     try:
         url = make_url(text)
@@ -183,6 +193,6 @@ def parse_url(text: str) -> URL:
         return url.set(drivername="sqlite")
     raise TrickleError(
         "INVALID_SETTING",
-        f"the catalog URL {url.render_as_string(hide_password=True)} is neither a SQLite file nor PostgreSQL",
+        f"the catalog URL {_shown(url)} is neither a SQLite file nor PostgreSQL",
         hint="Write sqlite:///path or postgresql://host/db.",
     )

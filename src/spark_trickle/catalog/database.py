@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from sqlalchemy import Connection, String, column, select, table, text
+from sqlalchemy import URL, Connection, String, column, select, table, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from spark_trickle.catalog.connection import Database
@@ -19,7 +19,7 @@ _LOCK_KEY = 0x747269636B6C65  # "trickle", for PostgreSQL's advisory lock
 _ONE_AT_A_TIME = threading.Lock()  # Alembic's context belongs to the process, not to the database
 
 
-def open_catalog(url: str, *, busy_seconds: float = 60.0) -> CatalogStore:
+def open_catalog(url: str | URL, *, busy_seconds: float = 60.0) -> CatalogStore:
     """Open the catalog at `url` (sqlite:///path, postgresql://…); tables are made or upgraded where needed.
 
     `busy_seconds` is how long a writer waits for another one on SQLite.

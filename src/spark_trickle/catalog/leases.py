@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Select, Update, and_, delete, select, update
 from sqlalchemy.engine import RowMapping
 
 from spark_trickle.catalog.owner import Owner
-from spark_trickle.catalog.rows import Fields
+from spark_trickle.catalog.rows import Reader
 from spark_trickle.catalog.tables import leases
 from spark_trickle.errors import TrickleError
 
@@ -61,14 +61,26 @@ class Holding:
         return self.expires_at <= now or self.owner.is_dead()
 
 
-def holding(values: RowMapping) -> Holding | None:
+_holding = Reader(
+    "trickle_leases",
+    Holding,
+    key="name",
+    without=("owner",),
+    owner_id=str,
+    host=str,
+    machine=str,
+    pid=int,
+    start_mark=str,
+)
+
+
+def holding(row: RowMapping) -> Holding | None:
     """The row as a record; None when the lease is free."""
-    row = Fields("trickle_leases", values, key="name")
-    owner_id = row.text_or_none("owner_id")
-    if owner_id is None:
+    if row["owner_id"] is None:
         return None
-    owner = Owner(owner_id, row.text("host"), row.text("machine"), row.number("pid"), row.text("start_mark"))
-    return Holding(row.text("name"), row.number("token"), owner, row.moment("acquired_at"), row.moment("expires_at"))
+    v = _holding.values(row)
+    owner = Owner(v["owner_id"], v["host"], v["machine"], v["pid"], v["start_mark"])
+    return Holding(v["name"], v["token"], owner, v["acquired_at"], v["expires_at"])
 
 
 def acquire(store: CatalogStore, names: Sequence[str], owner: Owner, ttl_seconds: float, wait_seconds: float) -> Lease:

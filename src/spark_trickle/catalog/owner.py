@@ -9,6 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import psutil
+
+# What two readings of one start may differ by: the clock can be set between psutil's looks at it. No pid comes round
+# again so soon, and if one did, the lease would be waited for until it expires.
+_SAME_START_SECONDS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -26,8 +32,8 @@ class Owner:
 
     @classmethod
     def here(cls) -> Owner:
-        pid = os.getpid()
-        return cls(uuid.uuid4().hex[:8], socket.gethostname(), _machine(), pid, _start_mark(pid) or "")
+        process = psutil.Process()
+        return cls(uuid.uuid4().hex[:8], socket.gethostname(), _machine(), process.pid, _start_mark(process))
 
     @property
     def process_lease(self) -> str:
@@ -42,9 +48,18 @@ class Owner:
         """True only when it is certain: same machine, and the process is gone or is another one."""
         if self.host != socket.gethostname() or self.machine != _machine():
             return False
-        if not self.start_mark:
-            return not _exists(self.pid)
-        return _start_mark(self.pid) != self.start_mark
+        try:
+            process = psutil.Process(self.pid)
+            if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                return True
+            found = _start_mark(process)
+        except psutil.NoSuchProcess:
+            return True
+        except psutil.AccessDenied:
+            return False
+        if not (found.isdecimal() and self.start_mark.isdecimal()):  # one of the two says nothing
+            return False
+        return abs(int(found) - int(self.start_mark)) > _SAME_START_SECONDS * _ticks()
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -60,22 +75,19 @@ def _machine() -> str:
         return ""
 
 
-def _start_mark(pid: int) -> str | None:
-    """The start time of a process in ticks since boot; None when it is gone or a zombie."""
+def _start_mark(process: psutil.Process) -> str:
+    """The start of a process in ticks since boot; empty where that is not to be had.
+
+    Not seconds since 1970, as psutil gives them: those move when the clock is set, and a living process would be
+    taken for another one. On Linux the time of the boot moves with them; elsewhere the pid must do.
+    """
+    if not _machine():
+        return ""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    # The command name, in parentheses, may itself hold spaces and parentheses.
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X") else fields[19]
+        return str(round((process.create_time() - psutil.boot_time()) * _ticks()))
+    except (OSError, RuntimeError):  # no time of the boot
+        return ""
 
 
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _ticks() -> int:
+    return os.sysconf("SC_CLK_TCK")

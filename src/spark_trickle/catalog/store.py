@@ -137,7 +137,7 @@ class Transaction(PointerWriter):
                 "input_namespace": dep.input.namespace,
                 "input_name": dep.input.name,
                 "kind": dep.kind.value,
-                "columns": rows.used_columns_json(dep.columns),
+                "columns": rows.as_json(dep.columns),
                 "table_uuid": dep.table_uuid,
                 "snapshot_id": dep.snapshot_id,
                 "schema_id": dep.schema_id,
@@ -288,7 +288,7 @@ class Transaction(PointerWriter):
             "from_snapshot": entry.from_snapshot,
             "to_snapshot": entry.to_snapshot,
             "rows": entry.rows,
-            "files": rows.files_json(entry.files),
+            "files": rows.as_json(entry.files),
         }
         self.connection.execute(insert(tables.change_log).values(created_at=datetime.now(UTC), **values))
 
@@ -360,9 +360,7 @@ class Transaction(PointerWriter):
         f, s = tables.functions, tables.stream_tables
         found = self.connection.execute(select(s).where(s.c.functions_used.is_not(None), s.c.owner_id.is_(None)))
         users = sorted(
-            f"{row['namespace']}.{row['name']}"
-            for row in found.mappings()
-            if name in dict(rows.functions_used(rows.Fields("trickle_stream_tables", row)))
+            f"{row['namespace']}.{row['name']}" for row in found.mappings() if name in dict(rows.functions_used(row))
         )
         if users:
             raise TrickleError(
@@ -463,7 +461,7 @@ def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:
         name = checked(values["name"])
         values |= {"namespace": name.namespace, "name": name.name}
     if "columns" in values:
-        values["columns"] = rows.columns_json(values["columns"])
+        values["columns"] = rows.as_json(values["columns"])
     if "functions" in values:
         used = dict(values.pop("functions"))
         values["functions_used"] = _json(used) if used else None

@@ -128,8 +128,9 @@ def _schema_version(execute: Callable[[Any], Any]) -> str:
 def _postgres_version(settings: Settings) -> str:
     import psycopg
 
-    url = settings.sqlalchemy_url.replace("postgresql+psycopg://", "postgresql://")
-    with psycopg.connect(url, connect_timeout=10) as connection:
+    url = settings.sqlalchemy_url
+    where = url.translate_connect_args(username="user", database="dbname")
+    with psycopg.connect(**{**url.query, **where, "connect_timeout": 10}) as connection:
         found = _schema_version(connection.execute)
         connection.execute("SELECT count(*) FROM iceberg_tables")
         return found
