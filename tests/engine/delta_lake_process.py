@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from spark_trickle import Action, Trickle, TrickleError, connect
-from spark_trickle.lake.delta_feed import read_delta_changes
-from spark_trickle.lake.delta_log import Version
+from spark_trickle.lake.delta_lake.feed import read_delta_changes
+from spark_trickle.lake.delta_lake.log import Version
 from spark_trickle.spark.session import has_delta
 
 CONF = {

@@ -25,7 +25,7 @@ from spark_trickle.config import Settings
 from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.lake import jvm
 from spark_trickle.lake.changelog import Delta
-from spark_trickle.lake.delta_log import Version, is_delta
+from spark_trickle.lake.delta_lake.log import Version, is_delta
 from spark_trickle.lake.functions import Functions
 from spark_trickle.lake.jvm import Java
 from spark_trickle.lake.sources import Sources, write_view

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
-from spark_trickle.lake.delta_log import Version, table_sql
+from spark_trickle.lake.delta_lake.log import Version, table_sql
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Pointer, Source, TableName
 from spark_trickle.spark.compile import quote

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
-from spark_trickle.lake.delta_log import DeltaTables, Version, is_delta
+from spark_trickle.lake.cache import LruCache
+from spark_trickle.lake.delta_lake.log import DeltaTables, Version, is_delta
 from spark_trickle.lake.jvm import Java, TableFacts
-from spark_trickle.lake.kept import Kept
 from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, Pointer, TableName
 from spark_trickle.spark.compile import quote, quote_table
 from spark_trickle.sql.lower import LakeView
@@ -32,9 +32,9 @@ class Lake:
     def __init__(self, session: SparkSession) -> None:
         self.session = session
         self.delta = DeltaTables(session)
-        self._metadata = Kept[str, Java](most=32)
-        self._facts = Kept[str, TableFacts]()
-        self._views = Kept[str, LakeView]()
+        self._metadata = LruCache[str, Java](size=32)
+        self._facts = LruCache[str, TableFacts]()
+        self._views = LruCache[str, LakeView]()
 
     def metadata(self, location: str) -> Java:
         """Iceberg's TableMetadata in this file."""

@@ -11,8 +11,8 @@ from spark_trickle.delta.facts import Facts
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import changelog
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.lake.delta_feed import read_delta_changes
-from spark_trickle.lake.delta_log import is_delta
+from spark_trickle.lake.delta_lake.feed import read_delta_changes
+from spark_trickle.lake.delta_lake.log import is_delta
 from spark_trickle.lake.feed import Feed, read_changes, weight_name
 from spark_trickle.lake.jvm import Java, TableFacts, let_go
 from spark_trickle.lake.shape import made_again, same_where_shared, shown_type

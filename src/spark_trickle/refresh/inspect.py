@@ -12,7 +12,7 @@ from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.root import HASH, Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.lake.delta_log import Version, is_delta
+from spark_trickle.lake.delta_lake.log import Version, is_delta
 from spark_trickle.model import (
     Action,
     Description,

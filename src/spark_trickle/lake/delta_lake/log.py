@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.lake.delta_commits import Commits, fold, live_rows
-from spark_trickle.lake.delta_schema import as_seen, with_ids
+from spark_trickle.lake.cache import LruCache
+from spark_trickle.lake.delta_lake.commits import Commits, fold, live_rows
+from spark_trickle.lake.delta_lake.schema import as_seen, with_ids
 from spark_trickle.lake.jvm import Java, TableFacts, active, fields_of, handles, why
-from spark_trickle.lake.kept import Kept
 from spark_trickle.spark.compile import quote
 from spark_trickle.spark.session import require_delta, use_delta
 
@@ -84,9 +84,9 @@ class DeltaTables:
         self.session = session
         self._ready = False
         self._seen: dict[str, str] = {}
-        self._described = Kept[str, Description]()
-        self._rows = Kept[str, int]()
-        self._commits = Kept[tuple[str, int], Commits](most=32)
+        self._described = LruCache[str, Description]()
+        self._rows = LruCache[str, int]()
+        self._commits = LruCache[tuple[str, int], Commits](size=32)
 
     # -- versions --------------------------------------------------------------------------------------------------
 

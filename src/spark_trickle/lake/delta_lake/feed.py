@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.lake.delta_commits import Actions, Commits, Net, live_rows
-from spark_trickle.lake.delta_log import DeltaTables, Description, Version
+from spark_trickle.lake.delta_lake.commits import Actions, Commits, Net, live_rows
+from spark_trickle.lake.delta_lake.log import DeltaTables, Description, Version
 from spark_trickle.lake.feed import Feed, cancel, weight_name
 from spark_trickle.lake.jvm import active, handles
 from spark_trickle.spark.compile import quote
