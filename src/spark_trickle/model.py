@@ -525,7 +525,7 @@ class Verification:
 class Pointer:
     """A row of `iceberg_tables`: where the current metadata of a table or view is.
 
-    A Delta Lake source at one version has a pointer too, in a cut only (`lake/delta_log.py`).
+    A Delta Lake source at one version has a pointer too, in a cut only (`lake/delta_lake/log.py`).
     """
 
     name: TableName

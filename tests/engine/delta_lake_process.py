@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from spark_trickle import Action, Trickle, TrickleError, connect
-from spark_trickle.lake.delta_feed import read_delta_changes
-from spark_trickle.lake.delta_log import Version
+from spark_trickle.lake.delta_lake.feed import read_changes
+from spark_trickle.lake.delta_lake.kind import DeltaLake
+from spark_trickle.lake.delta_lake.log import Logs, Version
 from spark_trickle.spark.session import has_delta
 
 CONF = {
@@ -64,7 +65,7 @@ class World:
         return table
 
     def now(self, name: str) -> Version:
-        found = self.tr.refresher.lake.delta.look(str(self.root / name))
+        found = logs(self.tr).look(str(self.root / name))
         assert found is not None
         return found
 
@@ -76,7 +77,7 @@ class World:
         columns = ("id", "k", "v", "small", "a.b")
         with (
             self.tr.refresher.attempts.begin({}) as attempt,
-            read_delta_changes(attempt, str(new), old, columns) as feed,
+            read_changes(attempt.session, logs(self.tr), new, old, columns) as feed,
         ):
             found: Rows = Counter()
             for row in feed.frame.collect() if feed.frame is not None else ():
@@ -97,6 +98,12 @@ class World:
         for name in names:
             found = self.tr.verify(name)
             assert found.equal, found
+
+
+def logs(tr: Trickle) -> Logs:
+    kind = tr.refresher.lake.outside["delta"]
+    assert isinstance(kind, DeltaLake)
+    return kind.logs
 
 
 def difference(new: Rows, old: Rows) -> dict[tuple[Any, ...], int]:
@@ -258,8 +265,7 @@ def expired(world: World) -> None:
     behind = world.now("old").number
     world.sql(f"INSERT INTO {table} VALUES (21, 1, 1.0, 1, 'n')")
     world.sql(f"INSERT INTO {table} VALUES (22, 1, 1.0, 1, 'n')")
-    delta = tr.refresher.lake.delta
-    log = delta.log(world.now("old"))
+    log = logs(tr).log(world.now("old"))
     log.checkpoint()
     for commit in sorted((world.root / "old" / "_delta_log").glob("*.json"))[: behind + 2]:
         commit.unlink()
@@ -277,7 +283,7 @@ def recreated(world: World) -> None:
     tr.create_stream_table("s.strict", "SELECT id, k FROM again", mode="differential")
     same = world.now("again")
     shutil.rmtree(world.root / "again")
-    assert tr.refresher.lake.delta.look(str(world.root / "again")) is None
+    assert logs(tr).look(str(world.root / "again")) is None
     world.refused("SOURCE_DROPPED", lambda: tr.refresh("s.anew"))
     world.sql(f"CREATE TABLE {world.path('again')} ({COLUMNS}) USING delta")
     world.sql(f"INSERT INTO {world.path('again')} VALUES (70, 7, 7.0, 7, 'seven')")

@@ -13,9 +13,9 @@ import pytest
 
 from spark_trickle import Trickle, TrickleError, connect
 from spark_trickle.config import Settings
-from spark_trickle.lake.delta_commits import fold, live_rows
-from spark_trickle.lake.delta_log import Version
-from spark_trickle.lake.delta_schema import as_seen, with_ids
+from spark_trickle.lake.delta_lake.commits import fold, live_rows
+from spark_trickle.lake.delta_lake.log import Version
+from spark_trickle.lake.delta_lake.schema import as_seen, with_ids
 from spark_trickle.model import Dependency, InputKind, Source
 from spark_trickle.spark.session import DELTA, DELTA_EXTENSION, DELTA_STORAGE, context_conf, has_delta, packages
 from tests.engine.delta_lake_process import SCENARIOS

@@ -131,7 +131,7 @@ def test_what_a_dead_refresh_needed_for_a_rename_goes(tr: Trickle) -> None:
     source = TableName.of("s.src")
     with tr.refresher.attempts.begin({}) as attempt:
         schema = tr.refresher.lake.facts(tr.store.pointers()[source].location).schema
-        left = attempt.pinned_metadata(tr.store.pointers()[source], schema=schema.replace('"k"', '"kind"'))
+        left = attempt.in_schema(tr.store.pointers()[source], schema.replace('"k"', '"kind"'))
         attempt.scratch.clear()
     with tr.store.write() as tx:
         tx.copy_pointers("trickle_0dead000_0", [Pointer(source, left, is_view=False)], ["s"])

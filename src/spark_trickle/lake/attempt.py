@@ -25,21 +25,20 @@ from spark_trickle.config import Settings
 from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.lake import jvm
 from spark_trickle.lake.changelog import Delta
-from spark_trickle.lake.delta_log import Version, is_delta
 from spark_trickle.lake.functions import Functions
 from spark_trickle.lake.jvm import Java
-from spark_trickle.lake.sources import Sources, write_view
+from spark_trickle.lake.pins import is_pin, new_pin
+from spark_trickle.lake.sources import Sources
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
 from spark_trickle.spark.compile import quote, quote_table
 from spark_trickle.spark.runtime import register_functions
-from spark_trickle.spark.session import close_catalog, has_delta, new_session, use_delta
+from spark_trickle.spark.session import close_catalog, new_session
 from spark_trickle.spark.settings import ENGINE, FIXED, PINNED, Pins, is_fixed, normal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NOW = -1  # no snapshot has this id
 PINNED_NAMESPACE = "_pinned"  # old states whose schema differs from the cut's
 
 
@@ -128,13 +127,16 @@ class Attempt:
         self.pointers.update({p.name: p for p in found})
 
     def _registered(self, pointer: Pointer) -> Pointer:
-        """How the attempt's catalog holds a table: one outside the lake as a view, deleted with the attempt."""
-        if not is_delta(pointer.location):
-            return pointer
-        use_delta(self.session)
-        view = write_view(self.lake, pointer.name, Version.of(pointer.location), pinned=True)
-        self.scratch.append(view)
-        return Pointer(pointer.name, view, is_view=True)
+        """How the attempt's catalog holds a table: one outside the lake as a view."""
+        shown = self.lake.kind(pointer.location).registered(self.session, pointer)
+        self._own(shown.location, pointer)
+        return shown
+
+    def _own(self, location: str, made_from: Pointer) -> str:
+        """A metadata file that was written for this attempt is deleted with it."""
+        if location != made_from.location and is_pin(location):
+            self.scratch.append(location)
+        return location
 
     def register_missing(self, pointers: Mapping[TableName, Pointer], names: Iterable[TableName]) -> None:
         """Copy the pointers of these tables from the cut, unless the attempt has them (perhaps newer) already."""
@@ -149,7 +151,7 @@ class Attempt:
             self._move(self.lake_pointers.pop(name))
         for name, schema in schemas.items():
             if self._schemas.get(name) != schema or self.lake_pointers[name] != pointers[name]:
-                location = self.pinned_metadata(pointers[name], schema=schema)
+                location = self.in_schema(pointers[name], schema)
                 self._schemas[name], self.lake_pointers[name] = schema, pointers[name]
                 self._move(Pointer(name, location, is_view=False))
 
@@ -169,7 +171,7 @@ class Attempt:
 
     def pin(self, name: TableName, snapshot_id: int) -> str:
         """The table at an old snapshot, read by field id in the schema of the cut."""
-        location = self.pinned_metadata(self.pointers[name], at=snapshot_id)
+        location = self.at(self.pointers[name], snapshot_id)
         pinned = TableName(PINNED_NAMESPACE, f"p{next(self._names)}")
         self.register([Pointer(pinned, location, is_view=False)])
         return self.qualified(pinned)
@@ -177,39 +179,16 @@ class Attempt:
     def show_all(self, pointer: Pointer, schema: str) -> TableName:
         """A copy of a stream table, in this attempt only, that shows the columns its schema hides."""
         copy = TableName(PINNED_NAMESPACE, f"p{next(self._names)}")
-        self.register([Pointer(copy, self.pinned_metadata(pointer, schema=schema), is_view=False)])
+        self.register([Pointer(copy, self.in_schema(pointer, schema), is_view=False)])
         return copy
 
-    def pinned_metadata(self, pointer: Pointer, *, at: int | None = NOW, schema: str | None = None) -> str:
-        """A metadata file of the table at an old snapshot (None: EMPTY) or in another schema, for this attempt only."""
-        if is_delta(pointer.location):
-            assert at == NOW, "another version is another pointer"
-            assert schema is not None
-            return self.lake.delta.reshaped(pointer.location, schema)
-        iceberg = jvm.handles(self.session).jvm.org.apache.iceberg
-        current = self.lake.metadata(pointer.location)
-        builder = iceberg.TableMetadata.buildFrom(current)
-        if at is None:
-            builder = builder.removeRef("main")
-        elif at != NOW:
-            builder = builder.setRef("main", iceberg.SnapshotRef.branchBuilder(at).build())
-        if schema is not None:
-            # Nobody writes here; a default spec or order over a column that is not shown would be refused.
-            builder = builder.setDefaultPartitionSpec(iceberg.PartitionSpec.unpartitioned())
-            builder = builder.setDefaultSortOrder(iceberg.SortOrder.unsorted())
-            builder = builder.setCurrentSchema(iceberg.SchemaParser.fromJson(schema), current.lastColumnId())
-            builder = builder.setProperties(self._by_positions())
-        location = self.lake.new_pin()
-        output = jvm.file_io(self.lake.session).newOutputFile(location)
-        iceberg.TableMetadataParser.write(builder.discardChanges().build(), output)
-        self.scratch.append(location)
-        return location
+    def at(self, pointer: Pointer, snapshot_id: int | None) -> str:
+        """The location of the table at an older snapshot (None: EMPTY), for this attempt only."""
+        return self._own(self.lake.kind(pointer.location).at(pointer.location, snapshot_id), pointer)
 
-    def _by_positions(self) -> Java:
-        """What keeps a DELETE from rewriting data files."""
-        found = jvm.handles(self.session).jvm.java.util.HashMap()
-        found.put("write.delete.mode", "merge-on-read")
-        return found
+    def in_schema(self, pointer: Pointer, schema: str) -> str:
+        """The location of the table in another schema, for this attempt only."""
+        return self._own(self.lake.kind(pointer.location).in_schema(pointer.location, schema), pointer)
 
     def replace_view(self, name: TableName, text: str) -> None:
         """Another text for a view, in this attempt only; its metadata file is deleted with the attempt."""
@@ -220,7 +199,7 @@ class Attempt:
         for representation in current["representations"]:
             if representation["dialect"] == "spark":
                 representation["sql"] = text
-        location = self.lake.new_pin()
+        location = new_pin(self.lake.session)
         parser.write(parser.fromJson(json.dumps(body)), io.newOutputFile(location))
         self.scratch.append(location)
         with self.store.write() as tx:
@@ -276,27 +255,21 @@ class Attempts:
                 tx.copy_lake(attempt.slot.catalog)
                 tx.ensure_namespace(namespace, attempt.slot.catalog)
             attempt.pointers = self._store.pointers(attempt.slot.catalog)
-            for name, view in self.freeze_sources(attempt.slot.catalog).items():
-                use_delta(attempt.session)
-                attempt.scratch.append(view.location)
-                attempt.pointers[name] = view
+            views = self.freeze_sources(attempt.slot.catalog)
+            if views:
+                self._lake.prepare(attempt.session)
+            attempt.scratch += [view.location for view in views.values()]
+            attempt.pointers.update(views)
             attempt.use(namespace)
             yield attempt
 
     def freeze_sources(self, catalog: str) -> dict[TableName, Pointer]:
         """Let a copy of the lake show its sources at the versions they have now; returns their views."""
-        live = self.sources.live(self._store.pointers(catalog))
-        if not live or not has_delta(self._spark):
-            return {}
-        found = {name: self._lake.delta.look(location) for name, location in live.items()}
-        frozen = {
-            name: Pointer(name, write_view(self._lake, name, version, pinned=True), is_view=True)
-            for name, version in found.items()
-            if version is not None
-        }
-        with self._store.write() as tx:
-            for name, view in frozen.items():
-                tx.move_private_pointer(catalog, name, view.location)
+        frozen = self.sources.freeze(self._store.pointers(catalog))
+        if frozen:
+            with self._store.write() as tx:
+                for name, view in frozen.items():
+                    tx.move_private_pointer(catalog, name, view.location)
         return frozen
 
     @property

@@ -12,7 +12,8 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import jvm
 from spark_trickle.lake.changelog import log_folder
 from spark_trickle.lake.jvm import Java
-from spark_trickle.lake.tables import Lake, is_pin
+from spark_trickle.lake.pins import is_pin
+from spark_trickle.lake.tables import Lake
 from spark_trickle.model import STREAM_TABLE_MARK, Pointer
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def clean_up(session: SparkSession, store: CatalogStore, lake: Lake) -> tuple[st
         never_published = []
         for pointer in leftover.pointers:
             try:
-                if is_pin(pointer):
+                if is_pin(pointer.location):
                     delete_files(session, [pointer.location])
                 elif pointer.name in ours and pointer.name in live:
                     _delete_log(session, store, lake, pointer, leftover.catalog)

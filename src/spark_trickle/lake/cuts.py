@@ -21,12 +21,13 @@ from spark_trickle.lake import jvm
 from spark_trickle.lake.attempt import Attempts
 from spark_trickle.lake.cleanup import delete_files, sweep
 from spark_trickle.lake.functions import Functions
+from spark_trickle.lake.pins import is_pin, new_pin
 from spark_trickle.lake.protect import FOREVER
-from spark_trickle.lake.tables import Lake, is_pin
+from spark_trickle.lake.tables import Lake
 from spark_trickle.model import LAKE, Pointer, TableName
 from spark_trickle.spark.compile import quote
 from spark_trickle.spark.reading import refuse_write
-from spark_trickle.spark.session import close_catalog, has_delta, new_session, use_delta
+from spark_trickle.spark.session import close_catalog, new_session
 from spark_trickle.sql.mentions import without_catalog
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ class Cuts:
             cut = self._named(name)
             session = new_session(self.spark, self.settings, cut.catalog_name, read_only=True)
             pointers = self.store.pointers(cut.catalog_name)
-            if has_delta(session) and any(p.is_view and is_pin(p) for p in pointers.values()):
-                use_delta(session)
+            if any(p.is_view and is_pin(p.location) for p in pointers.values()):
+                self.lake.prepare(session)
             _use(session, cut.catalog_name, namespace)
             try:
                 yield ReaderCut(session, cut.created_at, pointers, self.attempts.functions)
@@ -107,7 +108,7 @@ class Cuts:
                 self._untag(pointer.name, cut.catalog_name)
         with self.store.write() as tx:
             tx.drop_cut(name)
-        delete_files(self.lake.session, [p.location for p in held.values() if is_pin(p)])
+        delete_files(self.lake.session, [p.location for p in held.values() if is_pin(p.location)])
         sweep(self.lake.session, self.store)
 
     def _keep_metadata(self, catalog: str) -> None:
@@ -117,7 +118,7 @@ class Cuts:
         ours = {part.name for table in self.store.stream_tables() for part in (table, *table.states)}
         for pointer in self.store.pointers(catalog).values():
             if not pointer.is_view and pointer.name not in ours:
-                kept[pointer.name] = self.lake.new_pin()
+                kept[pointer.name] = new_pin(self.lake.session)
                 metadata = self.lake.metadata(pointer.location)
                 iceberg.TableMetadataParser.write(metadata, io.newOutputFile(kept[pointer.name]))
         with self.store.write() as tx:

@@ -1,29 +1,24 @@
-"""Tables and views of the lake as their metadata files describe them. Metadata files never change: cached by path."""
+"""Tables and views as their pointers describe them."""
 
 from __future__ import annotations
 
 import json
-import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
-from spark_trickle.lake.delta_log import DeltaTables, Version, is_delta
+from spark_trickle.lake.cache import LruCache
+from spark_trickle.lake.delta_lake.kind import DeltaLake
+from spark_trickle.lake.iceberg import Iceberg
 from spark_trickle.lake.jvm import Java, TableFacts
-from spark_trickle.lake.kept import Kept
-from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, Pointer, TableName
+from spark_trickle.lake.kinds import OutsideKind, Problem, SourceKind, replaced
+from spark_trickle.lake.pins import warehouse
+from spark_trickle.model import LAKE, Dependency, Pointer, TableName
 from spark_trickle.spark.compile import quote, quote_table
 from spark_trickle.sql.lower import LakeView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_PIN = "trickle-pin-"
-
-
-def is_pin(pointer: Pointer) -> bool:
-    """Whether a metadata file was written for one attempt or cut alone."""
-    return pointer.location.rpartition("/")[2].startswith(_PIN)
 
 
 class Lake:
@@ -31,50 +26,48 @@ class Lake:
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        self.delta = DeltaTables(session)
-        self._metadata = Kept[str, Java](most=32)
-        self._facts = Kept[str, TableFacts]()
-        self._views = Kept[str, LakeView]()
+        self._iceberg = Iceberg(session)
+        # By the word that CREATE SOURCE has for the format. A new kind is a module, and a line here.
+        self.outside: Mapping[str, OutsideKind] = {
+            "delta": DeltaLake(session),
+        }
+        self._views = LruCache[str, LakeView]()
+
+    # -- tables of any kind ----------------------------------------------------------------------------------------
+
+    def kind(self, location: str) -> SourceKind:
+        """The one place where kinds are told apart."""
+        return next((kind for kind in self.outside.values() if kind.owns(location)), self._iceberg)
+
+    def facts(self, location: str) -> TableFacts:
+        return self.kind(location).facts(location)
+
+    def rows(self, session: SparkSession, location: str, snapshot_id: int) -> int | None:
+        """Rows of the table at this or an older snapshot; None: nobody counted them."""
+        return self.kind(location).rows(session, location, snapshot_id)
+
+    def lost(self, location: str, then: Dependency) -> Problem | None:
+        """Why all rows that a refresh read then cannot be read any more; None: they can."""
+        kind = self.kind(location)
+        if then.pointer is None or self.kind(then.pointer) is not kind:
+            return replaced(then)
+        return kind.lost(location, then)
+
+    def prepare(self, session: SparkSession) -> None:
+        """Let a session of ours read sources outside the lake."""
+        for kind in self.outside.values():
+            if kind.available(session):
+                kind.prepare(session)
+
+    # -- Iceberg tables --------------------------------------------------------------------------------------------
 
     def metadata(self, location: str) -> Java:
         """Iceberg's TableMetadata in this file."""
-        return self._metadata.get(location, lambda: self._read_metadata(location))
-
-    def _read_metadata(self, location: str) -> Java:
-        try:
-            return jvm.load_metadata(self.session, location)
-        except Exception as error:
-            raise TrickleError(
-                "CATALOG_CORRUPT", f"the metadata file {location} cannot be read: {jvm.why(error)}"
-            ) from error
-
-    def facts(self, location: str) -> TableFacts:
-        if is_delta(location):
-            return self.delta.facts(location)
-        return self._facts.get(location, lambda: jvm.table_facts(self.session, self.metadata(location)))
-
-    def expired(self, location: str, snapshot_id: int) -> str | None:
-        """Why the table at an older snapshot cannot be known any more; None: it can."""
-        if is_delta(location):
-            new = Version.of(location)
-            return self.delta.unreadable(new.at(snapshot_id), new)
-        there = self.metadata(location).snapshot(snapshot_id) is not None
-        return None if there else f"snapshot {snapshot_id} was removed"
-
-    def rows(self, session: SparkSession, location: str, snapshot_id: int) -> int | None:
-        """Rows of the table at a snapshot; None: nobody counted them."""
-        if is_delta(location):
-            cut = Version.of(location)
-            return self.delta.rows(session, cut.at(snapshot_id), cut)
-        snapshot = self.metadata(location).snapshot(snapshot_id)
-        summary = dict(snapshot.summary()) if snapshot is not None else {}
-        if "total-records" not in summary:
-            return None
-        return max(int(summary["total-records"]) - int(summary.get("total-position-deletes", 0)), 0)
+        return self._iceberg.metadata(location)
 
     def table(self, location: str, name: str) -> Java:
         """A read-only Iceberg table pinned at this metadata."""
-        return jvm.static_table(self.session, self.metadata(location), name)
+        return self._iceberg.table(location, name)
 
     def load(self, name: TableName) -> Java:
         """The table in the lake's own catalog, as it is now: commits go there."""
@@ -83,11 +76,9 @@ class Lake:
 
     @property
     def warehouse(self) -> str:
-        return str(self.session.conf.get(f"spark.sql.catalog.{LAKE}.warehouse"))
+        return warehouse(self.session)
 
-    def new_pin(self) -> str:
-        """A place for a metadata file of one attempt or cut. Not among a source's files: those are somebody else's."""
-        return f"{self.warehouse}/{HIDDEN_NAMESPACE}/pins/{_PIN}{uuid.uuid4()}.metadata.json"
+    # -- views -----------------------------------------------------------------------------------------------------
 
     def view(self, pointer: Pointer) -> LakeView:
         return self._views.get(pointer.location, lambda: self._read_view(pointer))

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from textwrap import shorten
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
+from spark_trickle.lake.cache import LruCache
 from spark_trickle.lake.shape import reshape, same
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, InputKind, LakeFunction, Pointer, Star, StreamTable, TableName
 from spark_trickle.refresh.definition import Compiled, Definition, LakeTables, compile_definition, misread_of, resolve
 from spark_trickle.spark.settings import plain_arithmetic
 from spark_trickle.sql.mentions import Seen, called, columns_seen, mentioned, without_catalog
-
-_KEPT = 500
 
 Signature = tuple[tuple[object, ...], ...]
 
@@ -33,8 +30,7 @@ class Compiler:
         self.lake = lake
         self.use_states = use_states
         self.state_tables = state_tables
-        self._known: OrderedDict[tuple[object, ...], tuple[Signature, Compiled]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._cache = LruCache[tuple[object, ...], tuple[Signature, Compiled]](size=500)
 
     def compile(
         self,
@@ -65,8 +61,7 @@ class Compiler:
             misread = misread or misread_of(owner.reason)
         switches = (self.use_states, self.state_tables, misread)
         key = (name, definition.text, namespace, switches, tuple(sorted(pins.items())))
-        with self._lock:
-            found = self._known.get(key)
+        found = self._cache.find(key)
         if found is not None and found[0] == signature and states.fit(found[1]):
             return found[1]
         attempt.use(namespace)
@@ -83,10 +78,7 @@ class Compiler:
             misread=misread,
         )
         compiled = _with_functions(compiled, functions)
-        with self._lock:
-            self._known[key] = (signature, compiled)
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+        self._cache.put(key, (signature, compiled))
         return compiled
 
     def _closure(

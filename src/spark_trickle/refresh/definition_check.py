@@ -60,8 +60,7 @@ def misread(attempt: Attempt, compiled: Compiled, instant: datetime, settings: S
 
 def _summary(number: int, select: str, keys: str) -> str:
     return (
-        f"(SELECT {number} AS n, count(*), coalesce(sum(CAST(xxhash64({keys}) AS DECIMAL(20, 0))), 0) "
-        f"FROM ({select}))"
+        f"(SELECT {number} AS n, count(*), coalesce(sum(CAST(xxhash64({keys}) AS DECIMAL(20, 0))), 0) FROM ({select}))"
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RELATIVE_ERROR = 1e-9
 _ENTRY = ("key", "value")
 
+
 def comparable(value: str, type_: Type, depth: int = 0) -> str:
     """An expression that Spark can group and sort by, equal exactly when the values count as equal.
 

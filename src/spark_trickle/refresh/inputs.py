@@ -11,10 +11,8 @@ from spark_trickle.delta.facts import Facts
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import changelog
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.lake.delta_feed import read_delta_changes
-from spark_trickle.lake.delta_log import is_delta
-from spark_trickle.lake.feed import Feed, read_changes, weight_name
-from spark_trickle.lake.jvm import Java, TableFacts, let_go
+from spark_trickle.lake.feed import Feed, weight_name
+from spark_trickle.lake.jvm import TableFacts, let_go
 from spark_trickle.lake.shape import made_again, same_where_shared, shown_type
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Dependency, InputKind, Pointer, TableName, UsedColumn
@@ -102,7 +100,7 @@ def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
             changed = f"from {shown_type(used.type)} to {shown_type(now.type)}"
             return "SOURCE_CHANGED", f"column {used.name} of {item.name} changed its type {changed}"
     if item.changed and known.snapshot_id is not None:
-        expired = lake.expired(item.pointer.location, known.snapshot_id)
+        expired = lake.kind(item.pointer.location).expired(item.pointer.location, known.snapshot_id)
         if expired is not None:
             return "SNAPSHOT_EXPIRED", f"{item.name}: {expired}"
     return None
@@ -124,11 +122,10 @@ class Feeds:
     def open(self, item: Input) -> Feed:
         """Plan the feed of a changed input; counts its rows only where metadata does not tell."""
         old = item.frontier.snapshot_id if item.frontier else None
-        if is_delta(item.pointer.location):
-            feed = read_delta_changes(self.attempt, item.pointer.location, old, item.columns)
-        else:
-            table = self.attempt.lake.table(item.pointer.location, str(item.name))
-            feed = self._read(item, table, old, item.facts.snapshot_id)
+        feed = self._from_log(item, old)
+        if feed is None:
+            kind = self.attempt.lake.kind(item.pointer.location)
+            feed = kind.changes(self.attempt.session, item.pointer, old, item.columns)
         self.feeds[item.name] = feed
         if feed.frame is None:
             self.rows[item.name] = 0
@@ -136,10 +133,12 @@ class Feeds:
             self.rows[item.name] = feed.rows
         return feed
 
-    def _read(self, item: Input, table: Java, old: int | None, new: int | None) -> Feed:
-        session = self.attempt.session
+    def _from_log(self, item: Input, old: int | None) -> Feed | None:
+        """The feed of a stream table: what was written to it is known."""
+        session, new = self.attempt.session, item.facts.snapshot_id
         if item.kind is not InputKind.STREAM_TABLE or old is None or new is None:
-            return read_changes(session, table, old, new, item.columns)
+            return None
+        table = self.attempt.lake.table(item.pointer.location, str(item.name))
         delta = self.attempt.deltas.get(item.name)
         if delta is not None and (delta.from_snapshot, delta.to_snapshot) == (old, new):
             return changelog.handed_over(session, table, delta, item.columns)
@@ -228,13 +227,9 @@ class Feeds:
         frontier = item.frontier
         if frontier is None or frontier.snapshot_id is None:
             return f"(SELECT * FROM {here} WHERE false)"
-        if is_delta(item.pointer.location):
-            return f"({self.attempt.lake.delta.old_state(item.pointer.location, frontier.snapshot_id)})"
-        metadata = self.attempt.lake.metadata(item.pointer.location)
-        if metadata.snapshot(frontier.snapshot_id).schemaId() in (None, item.facts.schema_id):
-            return f"{here} VERSION AS OF {frontier.snapshot_id}"
-        # VERSION AS OF shows the names and types that the snapshot was written with: read by field id instead.
-        return self.attempt.pin(item.name, frontier.snapshot_id)
+        kind = self.attempt.lake.kind(item.pointer.location)
+        sql = kind.old_state(item.pointer, here, frontier.snapshot_id)
+        return self.attempt.pin(item.name, frontier.snapshot_id) if sql is None else sql
 
     def changes(self, table: TableName) -> str:
         if table not in self._views:

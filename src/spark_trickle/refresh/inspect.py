@@ -12,7 +12,6 @@ from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.root import HASH, Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.lake.delta_log import Version, is_delta
 from spark_trickle.model import (
     Action,
     Description,
@@ -179,34 +178,23 @@ class Inspector:
             )
         known = {t.name: t for t in r.store.stream_tables()}
         frontier = ChainMap[TableName, Pointer]({}, cut.pointers)  # type: ignore[arg-type]
-        pins: list[tuple[TableName, int | None]] = []
+        older: list[tuple[TableName, int | None]] = []
         for d in table.reads:
-            if d.pointer is None or cut.pointers.get(d.input, None) is None:
+            now = cut.pointers.get(d.input)
+            if d.pointer is None or now is None:
                 raise TrickleError("SOURCE_DROPPED", f"{name}: {d.input} is gone")
-            if is_delta(d.pointer):
-                expired = r.lake.delta.unreadable(
-                    Version.of(d.pointer), Version.of(cut.pointers[d.input].location), whole=True
-                )
-                if expired is not None:
-                    raise TrickleError("SNAPSHOT_EXPIRED", f"{name} cannot be verified: {d.input}: {expired}")
-            if d.kind is InputKind.VIEW or is_delta(d.pointer) or frontier[d.input].location == d.pointer:
+            if d.kind is InputKind.VIEW or now.location == d.pointer:
                 frontier[d.input] = Pointer(d.input, d.pointer, is_view=d.kind is InputKind.VIEW)
                 continue
-            facts = r.lake.facts(frontier[d.input].location)
-            if facts.uuid != d.table_uuid:
-                raise TrickleError(
-                    "TABLE_REPLACED", f"{name} cannot be verified: {d.input} is another table than at its last refresh"
-                )
-            if facts.snapshot_id != d.snapshot_id:
-                gone = None if d.snapshot_id is None else r.lake.expired(frontier[d.input].location, d.snapshot_id)
-                if gone is not None:
-                    raise TrickleError("SNAPSHOT_EXPIRED", f"{name} cannot be verified: {d.input}: {gone}")
-                pins.append((d.input, d.snapshot_id))
+            lost = r.lake.lost(now.location, d)
+            if lost is not None:
+                code, message = lost
+                raise TrickleError(code, f"{name} cannot be verified: {message}")
+            older.append((d.input, d.snapshot_id))
         try:
             with r.attempts.begin({}, table.namespace) as attempt:
-                for input_, snapshot in pins:
-                    pinned = attempt.pinned_metadata(frontier[input_], at=snapshot)
-                    frontier[input_] = Pointer(input_, pinned, is_view=False)
+                for input_, snapshot in older:
+                    frontier[input_] = Pointer(input_, attempt.at(frontier[input_], snapshot), is_view=False)
                 compiled = r.compiler.compile(attempt, r.definition(table), frontier, known)
                 other = other_code(table, compiled)
                 if other is not None:

@@ -31,10 +31,10 @@ from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.decide import Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, Definition, StateTable
 from spark_trickle.refresh.definition_check import misread
+from spark_trickle.refresh.differential import Differential
 from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
-from spark_trickle.refresh.differential import Differential
 from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, refuse_taken, size_of, touched
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Made, Request, Run, Work, completed, members, shapes_of

@@ -50,9 +50,7 @@ def expand(star: exp.Expr, scope: Scope, type_of: TypeOf) -> tuple[Starred, ...]
     return tuple(left)
 
 
-def _columns(
-    qualifier: tuple[str, ...], scope: Scope, type_of: TypeOf
-) -> tuple[tuple[Starred, ...], Scope | None]:
+def _columns(qualifier: tuple[str, ...], scope: Scope, type_of: TypeOf) -> tuple[tuple[Starred, ...], Scope | None]:
     """The columns, and what names in EXCEPT are looked up in: of a struct's star only its fields have names."""
     try:
         outputs = scope.expand(qualifier)

@@ -18,17 +18,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.lake.delta_commits import Commits, fold, live_rows
-from spark_trickle.lake.delta_schema import as_seen, with_ids
+from spark_trickle.lake.cache import LruCache
+from spark_trickle.lake.delta_lake.commits import Commits, fold, live_rows
+from spark_trickle.lake.delta_lake.schema import as_seen, with_ids
 from spark_trickle.lake.jvm import Java, TableFacts, active, fields_of, handles, why
-from spark_trickle.lake.kept import Kept
 from spark_trickle.spark.compile import quote
 from spark_trickle.spark.session import require_delta, use_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PREFIX = "delta:"
+PREFIX = "delta:"
 # What Delta says about a version that it cannot put together any more.
 _GONE = ("DELTA_", "VersionNotFound", "FileNotFound", "not found", "not contiguous")
 _AT_ONCE = 8  # files that are looked at together: an object store takes its time for each
@@ -45,11 +45,11 @@ class Version:
 
     def __str__(self) -> str:
         """The pointer."""
-        return f"{_PREFIX}{self.location}@{self.number}@{self.table_id}" + (f"~{self.seen}" if self.seen else "")
+        return f"{PREFIX}{self.location}@{self.number}@{self.table_id}" + (f"~{self.seen}" if self.seen else "")
 
     @classmethod
     def of(cls, pointer: str) -> Version:
-        location, number, rest = pointer.removeprefix(_PREFIX).rsplit("@", 2)
+        location, number, rest = pointer.removeprefix(PREFIX).rsplit("@", 2)
         table_id, _, seen = rest.partition("~")
         return cls(location, int(number), table_id, seen)
 
@@ -60,10 +60,6 @@ class Version:
     def own(self) -> Version:
         """In the schema that the table has."""
         return replace(self, seen="")
-
-
-def is_delta(pointer: str | None) -> bool:
-    return pointer is not None and pointer.startswith(_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +73,16 @@ class Description:
     schema: str  # as the log has it
 
 
-class DeltaTables:
+class Logs:
     """Reads Delta logs through a session; safe to share between threads."""
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
         self._ready = False
         self._seen: dict[str, str] = {}
-        self._described = Kept[str, Description]()
-        self._rows = Kept[str, int]()
-        self._commits = Kept[tuple[str, int], Commits](most=32)
+        self._described = LruCache[str, Description]()
+        self._rows = LruCache[str, int]()
+        self._commits = LruCache[tuple[str, int], Commits](size=32)
 
     # -- versions --------------------------------------------------------------------------------------------------
 
@@ -117,14 +113,11 @@ class DeltaTables:
             found: Description = self._call(version.location, lambda: _describe(self.session, version, snapshot, seen))
             return found
 
-    def facts(self, pointer: str) -> TableFacts:
-        return self.describe(Version.of(pointer)).facts
-
-    def reshaped(self, pointer: str, schema: str) -> str:
-        """The pointer of the same version in another schema, Iceberg's JSON with the ids of this table."""
+    def in_schema(self, version: Version, schema: str) -> Version:
+        """The same version in another schema, Iceberg's JSON with the ids of this table."""
         key = hashlib.sha256(schema.encode()).hexdigest()[:16]
         self._seen[key] = schema
-        return str(replace(Version.of(pointer), seen=key))
+        return replace(version, seen=key)
 
     def snapshot(self, version: Version) -> Java:
         """Delta's Snapshot; to be used inside `active`."""
@@ -194,11 +187,6 @@ class DeltaTables:
             value = "NULL" if found is None else as_seen(quote(found["name"]), found["type"], want["type"])
             items.append(f"CAST({value} AS {described.types[column.lower()]})")
         return items
-
-    def old_state(self, pointer: str, number: int) -> str:
-        """All columns of the cut at an older version."""
-        cut = Version.of(pointer)
-        return self.select(cut.at(number), cut, [f.name for f in self.describe(cut).facts.fields])
 
     # -- commits ---------------------------------------------------------------------------------------------------
 

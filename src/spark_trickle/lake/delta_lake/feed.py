@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.lake.attempt import Attempt
-from spark_trickle.lake.delta_commits import Actions, Commits, Net, live_rows
-from spark_trickle.lake.delta_log import DeltaTables, Description, Version
+from spark_trickle.lake.delta_lake.commits import Actions, Commits, Net, live_rows
+from spark_trickle.lake.delta_lake.log import Description, Logs, Version
 from spark_trickle.lake.feed import Feed, cancel, weight_name
 from spark_trickle.lake.jvm import active, handles
 from spark_trickle.spark.compile import quote
@@ -29,10 +28,9 @@ _KINDS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -
 _FILE = ("path", "partitionValues", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion", "tags")
 
 
-def read_delta_changes(attempt: Attempt, pointer: str, number: int | None, columns: Sequence[str]) -> Feed:
-    """The Z-set that turns the table at version `number` (None: EMPTY) into the table at the cut."""
-    new = Version.of(pointer)
-    reader = _Reader(attempt.session, attempt.lake.delta, new, tuple(columns))
+def read_changes(session: SparkSession, logs: Logs, new: Version, number: int | None, columns: Sequence[str]) -> Feed:
+    """The Z-set that turns the table at version `number` (None: EMPTY) into the table at version `new`."""
+    reader = _Reader(session, logs, new, tuple(columns))
     if number is None:
         return Feed(reader.whole(new, 1), None, True, "whole table")
     if number == new.number:
@@ -41,19 +39,19 @@ def read_delta_changes(attempt: Attempt, pointer: str, number: int | None, colum
 
 
 class _Reader:
-    def __init__(self, session: SparkSession, delta: DeltaTables, new: Version, columns: tuple[str, ...]) -> None:
+    def __init__(self, session: SparkSession, logs: Logs, new: Version, columns: tuple[str, ...]) -> None:
         self._session = session
-        self._delta = delta
+        self._logs = logs
         self._new = new
         self._columns = columns
         self._weight = weight_name(columns)
 
     def between(self, old: Version) -> Feed:
-        commits = self._delta.commits(old, self._new)
+        commits = self._logs.commits(old, self._new)
         if not commits.changed:
             return Feed(None, 0, True, "no row changed")
         try:
-            before = self._delta.describe(old)
+            before = self._logs.describe(old)
         except TrickleError as error:
             raise TrickleError("SNAPSHOT_EXPIRED", error.message) from error
         aligned = all(tuple(m["partitionColumns"]) == before.partitioned_by for m in commits.metadata)
@@ -78,7 +76,7 @@ class _Reader:
     def whole(self, version: Version, weight: int) -> DataFrame:
         from pyspark.sql import functions as F
 
-        frame = self._session.sql(self._delta.select(version, self._new, self._columns))
+        frame = self._session.sql(self._logs.select(version, self._new, self._columns))
         return frame.select(*map(quote, self._columns), F.lit(weight).cast("bigint").alias(self._weight))
 
     def _by_files(self, net: Net) -> Feed:
@@ -104,8 +102,8 @@ class _Reader:
             listed.add(jvm.org.apache.spark.sql.delta.actions.Action.fromJson(json.dumps(action)))
         chosen = jvm.scala.jdk.javaapi.CollectionConverters.asScala(listed).toSeq()
         with active(self._session):
-            snapshot = self._delta.snapshot(self._new)
-            log = self._delta.log(self._new)
+            snapshot = self._logs.snapshot(self._new)
+            log = self._logs.log(self._new)
             frame = log.createDataFrame(snapshot, chosen, False, jvm.scala.Option.empty())
         return self._weigh(DataFrame(frame, self._session), weight)
 
@@ -130,11 +128,11 @@ class _Reader:
         """The columns with the types that a view in the lake shows: Iceberg has no SMALLINT."""
         from pyspark.sql import functions as F
 
-        found = self._delta.expressions(self._new, self._new, self._columns)
+        found = self._logs.expressions(self._new, self._new, self._columns)
         return [F.expr(e).alias(c) for c, e in zip(self._columns, found, strict=True)]
 
     def _gone(self, paths: Sequence[str]) -> bool:
-        return bool(self._delta.missing(self._new, paths))
+        return bool(self._logs.missing(self._new, paths))
 
 
 def _feeds(metadata: Actions) -> bool:

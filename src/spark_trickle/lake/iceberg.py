@@ -1,0 +1,107 @@
+"""Iceberg tables: a location is a metadata file. Such files never change: what they say is cached by path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake import jvm
+from spark_trickle.lake.cache import LruCache
+from spark_trickle.lake.feed import Feed, read_changes
+from spark_trickle.lake.jvm import Java, TableFacts
+from spark_trickle.lake.kinds import Problem, replaced
+from spark_trickle.lake.pins import new_pin
+from spark_trickle.model import Dependency, Pointer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Iceberg:
+    """The source kind of the lake's own tables."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._metadata = LruCache[str, Java](size=32)
+        self._facts = LruCache[str, TableFacts]()
+
+    def metadata(self, location: str) -> Java:
+        """Iceberg's TableMetadata in this file."""
+        return self._metadata.get(location, lambda: self._read_metadata(location))
+
+    def _read_metadata(self, location: str) -> Java:
+        try:
+            return jvm.load_metadata(self._session, location)
+        except Exception as error:
+            raise TrickleError(
+                "CATALOG_CORRUPT", f"the metadata file {location} cannot be read: {jvm.why(error)}"
+            ) from error
+
+    def table(self, location: str, name: str) -> Java:
+        """A read-only Iceberg table pinned at this metadata."""
+        return jvm.static_table(self._session, self.metadata(location), name)
+
+    def facts(self, location: str) -> TableFacts:
+        return self._facts.get(location, lambda: jvm.table_facts(self._session, self.metadata(location)))
+
+    def rows(self, _session: SparkSession, location: str, snapshot_id: int) -> int | None:
+        snapshot = self.metadata(location).snapshot(snapshot_id)
+        summary = dict(snapshot.summary()) if snapshot is not None else {}
+        if "total-records" not in summary:
+            return None
+        return max(int(summary["total-records"]) - int(summary.get("total-position-deletes", 0)), 0)
+
+    def expired(self, location: str, snapshot_id: int) -> str | None:
+        there = self.metadata(location).snapshot(snapshot_id) is not None
+        return None if there else f"snapshot {snapshot_id} was removed"
+
+    def lost(self, location: str, then: Dependency) -> Problem | None:
+        if self.facts(location).uuid != then.table_uuid:
+            return replaced(then)
+        gone = None if then.snapshot_id is None else self.expired(location, then.snapshot_id)
+        return None if gone is None else ("SNAPSHOT_EXPIRED", f"{then.input}: {gone}")
+
+    def registered(self, _session: SparkSession, pointer: Pointer) -> Pointer:
+        return pointer
+
+    def at(self, location: str, snapshot_id: int | None) -> str:
+        if self.facts(location).snapshot_id == snapshot_id:
+            return location
+        iceberg = jvm.handles(self._session).jvm.org.apache.iceberg
+        builder = iceberg.TableMetadata.buildFrom(self.metadata(location))
+        if snapshot_id is None:
+            return self._write(builder.removeRef("main"))
+        return self._write(builder.setRef("main", iceberg.SnapshotRef.branchBuilder(snapshot_id).build()))
+
+    def in_schema(self, location: str, schema: str) -> str:
+        iceberg = jvm.handles(self._session).jvm.org.apache.iceberg
+        current = self.metadata(location)
+        builder = iceberg.TableMetadata.buildFrom(current)
+        # Nobody writes here; a default spec or order over a column that is not shown would be refused.
+        builder = builder.setDefaultPartitionSpec(iceberg.PartitionSpec.unpartitioned())
+        builder = builder.setDefaultSortOrder(iceberg.SortOrder.unsorted())
+        builder = builder.setCurrentSchema(iceberg.SchemaParser.fromJson(schema), current.lastColumnId())
+        return self._write(builder.setProperties(self._by_positions()))
+
+    def _by_positions(self) -> Java:
+        """What keeps a DELETE from rewriting data files."""
+        found = jvm.handles(self._session).jvm.java.util.HashMap()
+        found.put("write.delete.mode", "merge-on-read")
+        return found
+
+    def _write(self, builder: Java) -> str:
+        location = new_pin(self._session)
+        parser = jvm.handles(self._session).jvm.org.apache.iceberg.TableMetadataParser
+        parser.write(builder.discardChanges().build(), jvm.file_io(self._session).newOutputFile(location))
+        return location
+
+    def changes(self, session: SparkSession, pointer: Pointer, old: int | None, columns: Sequence[str]) -> Feed:
+        table = self.table(pointer.location, str(pointer.name))
+        return read_changes(session, table, old, self.facts(pointer.location).snapshot_id, columns)
+
+    def old_state(self, pointer: Pointer, here: str, snapshot_id: int) -> str | None:
+        written = self.metadata(pointer.location).snapshot(snapshot_id).schemaId()
+        if written in (None, self.facts(pointer.location).schema_id):
+            return f"{here} VERSION AS OF {snapshot_id}"
+        return None  # VERSION AS OF shows the names and types that the snapshot was written with
