@@ -139,7 +139,7 @@ class Trickle:
         """Define a stream table and fill it. All of it happens or nothing.
 
         `star` says what `SELECT *` means when a source gets other columns: PIN, those of now; FOLLOW, those it then
-        has, and the stream table is computed anew. `settings` are Spark's settings that the definition runs under, now
+        has, and the stream table is recomputed. `settings` are Spark's settings that the definition runs under, now
         and ever after (docs/settings.md), such as `{"time_zone": "Europe/Berlin"}`; else those of this connection.
 
         The rest is about the Iceberg table: `partitioned_by=["day(ts)", "bucket(16, id)"]`, `cluster_by=["region"]`,
@@ -317,7 +317,7 @@ class Trickle:
             name: of one part, not that of a built-in function.
             path: `package.module:function`, importable wherever the lake is used.
             returns: a Spark type such as `decimal(10,2)`.
-            deterministic: False for a function that gives another answer every time it runs.
+            deterministic: False for a function whose result differs from call to call.
         """
         return self.refresher.attempts.functions.create(self.spark, name, path, returns, deterministic=deterministic)
 
@@ -406,19 +406,19 @@ class Trickle:
             if is_name is not expected_name or (not is_name and word.text != "."):
                 raise TrickleError(
                     "INVALID_NAME",
-                    f"{name!r} is no table name",
+                    f"{name!r} is not a valid table name",
                     hint="Put backticks around a part with special characters.",
                 )
             if is_name:
                 parts.append(word.text)
             expected_name = not expected_name
         if expected_name:
-            raise TrickleError("INVALID_NAME", f"{name!r} is no table name")
+            raise TrickleError("INVALID_NAME", f"{name!r} is not a valid table name")
         return self._of_parts(tuple(parts))
 
     def _of_parts(self, parts: tuple[str, ...]) -> TableName:
         if not parts:
-            raise TrickleError("INVALID_NAME", "a name without parts is no table name")
+            raise TrickleError("INVALID_NAME", "a name without parts is not a valid table name")
         for part in parts:
             if "." in part:
                 raise TrickleError(

@@ -70,7 +70,7 @@ CODES: dict[str, Code] = {
     ),
     "VOLATILE_FUNCTION": Code(
         _U,
-        "The definition uses a function that gives another answer every time it runs.",
+        "The definition uses a function that is not deterministic.",
         "Replace the function, or set volatile_functions to warn or allow: every refresh is then FULL.",
     ),
     "NAME_TAKEN": Code(_U, "The name belongs to another table or view.", "Choose another name, or drop what has it."),

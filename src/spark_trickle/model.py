@@ -42,7 +42,7 @@ class Star(StrEnum):
     """What `SELECT *` means when its source gets other columns."""
 
     PIN = "PIN"  # the columns of the time of creation
-    FOLLOW = "FOLLOW"  # the columns of today: the stream table is computed anew
+    FOLLOW = "FOLLOW"  # the columns of today: the stream table is recomputed
 
 
 class InputKind(StrEnum):

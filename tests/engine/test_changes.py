@@ -349,7 +349,7 @@ def test_since_must_be_understood(chain: Trickle) -> None:
     start = tr.changes("s.a")
     for since, code, says in (
         (datetime.now(), "INVALID_SINCE", "no time zone"),
-        ("yesterday", "INVALID_SINCE", "no token"),
+        ("yesterday", "INVALID_SINCE", "is not a token"),
         (True, "INVALID_SINCE", "True"),
         (1.5, "INVALID_SINCE", "1.5"),
         (tr.changes("s.b").token, "INVALID_SINCE", "the token is of s.b"),

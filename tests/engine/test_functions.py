@@ -218,7 +218,7 @@ def test_refusals(lake: Trickle, module: Path) -> None:
         ("f", f"{HERE}:decorated", "int"): "UDF already",
         ("f", f"{HERE}:Decimal", "int"): "no plain Python function",
         ("f", f"{HERE}:dataclass", "int"): "is defined in dataclasses",
-        ("f", "rates:scale", "number(3)"): "'number(3)' is no type",
+        ("f", "rates:scale", "number(3)"): "'number(3)' is not a Spark type",
         ("s.f", "rates:scale", "int"): "no name",
         ("", "rates:scale", "int"): "no name",
         ("upper", "rates:scale", "int"): "a function of Spark",

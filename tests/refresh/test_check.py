@@ -31,9 +31,9 @@ def test_every_operator_is_described() -> None:
 
 def test_a_reason_taken_apart() -> None:
     query = "\n  SELECT rand()\n  FROM t"
-    found = obstacle(query, "VOLATILE at line 2, column 10: rand() gives another answer every time it runs")
+    found = obstacle(query, "VOLATILE at line 2, column 10: rand() is not deterministic")
     assert (found.reason, found.word, found.line, found.column) == ("VOLATILE", "never", 2, 10)
-    assert found.message == "rand() gives another answer every time it runs"
+    assert found.message == "rand() is not deterministic"
     assert found.shown.splitlines() == ["    SELECT rand()", "           ^^^^"]
     assert found.change == REASONS["VOLATILE"].change
     nowhere = obstacle(query, "MAP_KEY: GROUP BY or DISTINCT over a map (m) has no delta rule yet")
@@ -86,7 +86,7 @@ class TestLake:
 
     def test_recomputed_groups_read_the_input(self, lake: Trickle) -> None:
         found = lake.check("SELECT customer, avg(price) AS a, collect_list(id) AS ids FROM s.orders GROUP BY customer")
-        assert "computed anew" in how(found, "Aggregate")
+        assert "recomputed" in how(found, "Aggregate")
         assert found.inputs[0].also_read == ("s.orders",)
         assert any(n.startswith("column a:") and "floats" in n for n in found.notices)
         assert any(n.startswith("column ids:") and "UNDETERMINED" in n for n in found.notices)

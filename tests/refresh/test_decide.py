@@ -28,15 +28,15 @@ def situation(**facts: Any) -> Situation:
         ({"initialized": False, "pending": False}, Action.FULL, "INITIAL"),
         ({"asked": Mode.FULL}, Action.FULL, "REQUESTED"),
         ({"asked": Mode.FULL, "pending": False}, Action.FULL, "REQUESTED"),
-        ({"asked": Mode.FULL, "trouble": EXPIRED}, Action.FULL, "REQUESTED"),
+        ({"asked": Mode.FULL, "obstacle": EXPIRED}, Action.FULL, "REQUESTED"),
         ({"asked": Mode.FULL, "reshaped": "DEPENDENCY_CHANGED: v"}, Action.REINITIALIZE, "DEPENDENCY_CHANGED"),
         ({"reshaped": "DEPENDENCY_CHANGED: v"}, Action.REINITIALIZE, "DEPENDENCY_CHANGED"),
         ({"reshaped": "DEPENDENCY_CHANGED: v", "pending": False}, Action.REINITIALIZE, "DEPENDENCY_CHANGED"),
         ({"reshaped": "ALTERED: q", "mode": Mode.DIFFERENTIAL}, Action.REINITIALIZE, "ALTERED"),
-        ({"trouble": EXPIRED}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED: snapshot 7 of s.t"),
-        ({"trouble": EXPIRED, "pending": False}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED"),
-        ({"trouble": EXPIRED, "mode": Mode.FULL}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED"),
-        ({"trouble": EXPIRED, "mode": Mode.DIFFERENTIAL, "asked": Mode.AUTO}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED"),
+        ({"obstacle": EXPIRED}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED: snapshot 7 of s.t"),
+        ({"obstacle": EXPIRED, "pending": False}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED"),
+        ({"obstacle": EXPIRED, "mode": Mode.FULL}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED"),
+        ({"obstacle": EXPIRED, "mode": Mode.DIFFERENTIAL, "asked": Mode.AUTO}, Action.REINITIALIZE, "SNAPSHOT_EXPIRED"),
         (
             {
                 "time_dependent": True,
@@ -72,8 +72,8 @@ def test_auto_over_a_change_depends_on_its_size(facts: dict[str, Any]) -> None:
     ("facts", "code", "words"),
     [
         ({"mode": Mode.DIFFERENTIAL, "reshaped": "DEPENDENCY_CHANGED: view s.v"}, "DEPENDENCY_CHANGED", "view s.v"),
-        ({"mode": Mode.DIFFERENTIAL, "trouble": EXPIRED}, "SNAPSHOT_EXPIRED", "snapshot 7 of s.t was removed"),
-        ({"asked": Mode.DIFFERENTIAL, "trouble": EXPIRED}, "SNAPSHOT_EXPIRED", "never recomputes by itself"),
+        ({"mode": Mode.DIFFERENTIAL, "obstacle": EXPIRED}, "SNAPSHOT_EXPIRED", "snapshot 7 of s.t was removed"),
+        ({"asked": Mode.DIFFERENTIAL, "obstacle": EXPIRED}, "SNAPSHOT_EXPIRED", "never recomputes by itself"),
         (
             {"asked": Mode.DIFFERENTIAL, "incremental": False, "not_incremental": WINDOW},
             "NOT_INCREMENTAL",

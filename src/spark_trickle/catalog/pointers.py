@@ -107,7 +107,7 @@ def at(catalog: str, name: TableName) -> Any:
 
 def _not_the_lake(catalog: str) -> None:
     if catalog == LAKE:
-        raise TrickleError("INTERNAL", f"the catalog {LAKE} is no private catalog")
+        raise TrickleError("INTERNAL", f"the catalog {LAKE} is not a private catalog")
 
 
 def _location(text: str) -> str:

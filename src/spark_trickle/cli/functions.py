@@ -28,7 +28,7 @@ def create(
     name: Name,
     path: Annotated[str, typer.Argument(metavar="PATH", help="package.module:function, on PYTHONPATH.")],
     returns: Annotated[str, typer.Option("--returns", "-r", help="Its Spark type, such as decimal(10,2).")],
-    volatile: Annotated[bool, typer.Option("--volatile", help="It gives another answer every time it runs.")] = False,
+    volatile: Annotated[bool, typer.Option("--volatile", help="It is not deterministic.")] = False,
 ) -> None:
     """Register a Python function with the lake.
 

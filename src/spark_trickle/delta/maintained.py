@@ -95,28 +95,28 @@ def _outer_join(op: OuterJoin, plan: Plan | None) -> Maintained:  # noqa: ARG001
 @maintained.register
 def _matched(op: Matched, plan: Plan | None) -> Maintained:  # noqa: ARG001
     what = {Match.SEMI: "have a partner", Match.ANTI: "have none", Match.MARK: "may have a partner"}[op.kind]
-    how = f"rows that {what}: judged anew where a changed row could be the partner"
+    how = f"rows that {what}: judged again where a changed row could be the partner"
     return Maintained(how, f"{CHANGE}, and its partners" if op.conditions else f"{DATA} when the other one changes")
 
 
 @maintained.register
 def _window(op: Window, plan: Plan | None) -> Maintained:
     if not op.keys:
-        return Maintained("no PARTITION BY: one partition, computed anew when an input changes", DATA)
+        return Maintained("no PARTITION BY: one partition, recomputed when an input changes", DATA)
     if isinstance(plan, Partitioned):
-        return Maintained("affected partitions are computed anew", "follows the affected partitions")
+        return Maintained("affected partitions are recomputed", "follows the affected partitions")
     how = "affected partitions are computed at both states, their difference goes up"
     return Maintained(how, "follows the affected partitions")
 
 
 @maintained.register
 def _top_k(op: TopK, plan: Plan | None) -> Maintained:  # noqa: ARG001
-    return Maintained("computed anew when an input changes", DATA)
+    return Maintained("recomputed when an input changes", DATA)
 
 
 @maintained.register
 def _recursion(op: Recursion, plan: Plan | None) -> Maintained:  # noqa: ARG001
-    return Maintained("computed anew, level by level, when an input changes", DATA)
+    return Maintained("recomputed, level by level, when an input changes", DATA)
 
 
 @maintained.register
@@ -133,9 +133,9 @@ def _aggregate(op: Aggregate, plan: Plan | None) -> Maintained:
             )
         return Maintained("the change is added to hidden states; no input is read", CHANGE)
     if not op.keys:
-        return Maintained("one group: computed anew when an input changes", DATA)
+        return Maintained("one group: recomputed when an input changes", DATA)
     if plan is not None:
-        return Maintained("affected groups are computed anew", GROUPS)
+        return Maintained("affected groups are recomputed", GROUPS)
     return Maintained("affected groups are computed at both states, their difference goes up", GROUPS)
 
 

@@ -5,7 +5,7 @@ At the root the old output is the stream table's own storage, so an aggregate th
   call is algebraic, the delta is added to hidden state columns and no input is read at all; otherwise the affected
   groups are recomputed from the new state.
 - *Partitioned* (window functions, ORDER BY … LIMIT, a recursion under projections and filters): the stored rows of the
-  affected partitions are compared with their rows computed anew from the new state. Nothing has to be known of the
+  affected partitions are compared with their rows recomputed from the new state. Nothing has to be known of the
   old state, so it does not matter how ties fell.
 - *Rows* (everything else): a row is identified by all of its columns; the delta's weights say how many copies come
   and go.

@@ -144,7 +144,7 @@ class Functions:
 def _parts(path: str) -> tuple[str, str]:
     module, _, attribute = path.partition(":")
     if not attribute.isidentifier() or not all(p.isidentifier() for p in module.split(".")) or module == "__main__":
-        raise TrickleError("INVALID_FUNCTION", f"{path!r} is no path of a function", hint="package.module:function")
+        raise TrickleError("INVALID_FUNCTION", f"{path!r} is not a path of a function", hint="package.module:function")
     return module, attribute
 
 
@@ -205,7 +205,7 @@ def _wrong(value: Any, module: types.ModuleType) -> str | None:
     if hasattr(value, "evalType"):
         return "is a Spark UDF already: name the Python function in it, without the decorator"
     if not isinstance(value, types.FunctionType):
-        return f"is no plain Python function but {type(value).__name__}"
+        return f"is not a plain Python function but {type(value).__name__}"
     if value.__module__ != module.__name__:
         return f"is defined in {value.__module__}: a change there would not be seen; name it there"
     if inspect.iscoroutinefunction(value) or inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value):
@@ -246,10 +246,10 @@ def _checked_name(spark: SparkSession, name: str) -> str:
     lower = name.lower()
     if not name.isascii() or not name.isidentifier() or len(name) > 255:
         raise TrickleError(
-            "INVALID_FUNCTION", f"{name[:80]!r} is no name for a function: use letters, digits and underscores"
+            "INVALID_FUNCTION", f"{name[:80]!r} is not a valid function name: use letters, digits and underscores"
         )
     if name.lower() not in map(function_name, _call_of(name)):
-        raise TrickleError("INVALID_FUNCTION", f"{name}(…) is no plain call in SQL", hint="Choose another name.")
+        raise TrickleError("INVALID_FUNCTION", f"{name}(…) is not a plain call in SQL", hint="Choose another name.")
     jvm: Any = spark._jvm
     found = spark._jsparkSession.sessionState().functionRegistry()
     found = found.lookupFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(lower))
@@ -268,7 +268,7 @@ def _try(spark: SparkSession, function: LakeFunction, call: Callable[..., Any]) 
     except ParseException as error:
         raise TrickleError(
             "INVALID_FUNCTION",
-            f"{function.returns!r} is no type of Spark",
+            f"{function.returns!r} is not a Spark type",
             hint="Write it as in a CREATE TABLE: bigint, decimal(10,2), array<string>.",
         ) from error
     except Exception as error:

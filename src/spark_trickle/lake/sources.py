@@ -78,7 +78,7 @@ class Sources:
         kind = self._lake.outside.get(format.lower())
         if kind is None:
             raise TrickleError(
-                "INVALID_SOURCE", f"{format!r} is no format of a source; there are: {', '.join(self._lake.outside)}"
+                "INVALID_SOURCE", f"{format!r} is not a format of a source; there are: {', '.join(self._lake.outside)}"
             )
         place = _checked(location)
         kind.require(f"{name} would be a {kind.title} table")

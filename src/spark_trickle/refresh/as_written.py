@@ -65,7 +65,7 @@ def _pinned(attempt: Attempt, text: str, moment: datetime, columns: set[str]) ->
 
 def refuse_volatile(compiled: Compiled, settings: Settings) -> None:
     if compiled.volatile is not None and settings.volatile_functions == "reject":
-        raise TrickleError("VOLATILE_FUNCTION", f"{compiled.volatile} gives another answer every time it runs")
+        raise TrickleError("VOLATILE_FUNCTION", f"{compiled.volatile} is not deterministic")
 
 
 def notices(compiled: Compiled, settings: Settings) -> tuple[str, ...]:
@@ -76,5 +76,5 @@ def notices(compiled: Compiled, settings: Settings) -> tuple[str, ...]:
     if compiled.volatile is None or settings.volatile_functions == "allow":
         return known
     refused = "; it is refused while volatile_functions is reject" if settings.volatile_functions == "reject" else ""
-    about = f"{compiled.volatile} gives another answer every time: every refresh is FULL, and no two are equal{refused}"
+    about = f"{compiled.volatile} is not deterministic: every refresh is FULL, and no two are equal{refused}"
     return (*known, about)

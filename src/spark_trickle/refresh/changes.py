@@ -129,7 +129,7 @@ class Token:
                 raise ValueError(text)
         except (ValueError, TypeError):
             shown = text if len(text) <= 40 else text[:37] + "..."
-            raise TrickleError("INVALID_SINCE", f"{shown!r} is no token of a change feed") from None
+            raise TrickleError("INVALID_SINCE", f"{shown!r} is not a token of a change feed") from None
         return cls(TableName(namespace, name), table, uuid, snapshot)
 
 
@@ -224,7 +224,7 @@ class ChangeReader:
                 return None
             return self._there(now, published[0], f"what {name} was at {since}")
         if isinstance(since, bool) or not isinstance(since, int):
-            raise TrickleError("INVALID_SINCE", f"{since!r} is no snapshot id, time or token")
+            raise TrickleError("INVALID_SINCE", f"{since!r} is not a snapshot id, a time or a token")
         return self._there(now, since, f"snapshot {since} of {name}")
 
     def _after_token(self, now: _Now, token: Token) -> int | None:

@@ -38,7 +38,7 @@ class Situation:
     pending: bool  # an input has another snapshot than at the frontier
     time_dependent: bool = False
     reshaped: str | None = None  # why the storage no longer fits the definition
-    trouble: tuple[str, str] | None = None  # (code, message): the delta cannot be known
+    obstacle: tuple[str, str] | None = None  # (code, message): the delta cannot be known
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ def decide_early(s: Situation) -> Decision | None:
         if mode is Mode.DIFFERENTIAL and not s.reshaped.startswith("ALTERED"):
             raise TrickleError("DEPENDENCY_CHANGED", s.reshaped)
         return Decision(Action.REINITIALIZE, s.reshaped)
-    if s.trouble is not None:
-        code, message = s.trouble
+    if s.obstacle is not None:
+        code, message = s.obstacle
         if mode is Mode.DIFFERENTIAL:
             raise TrickleError(code, f"{message}; mode DIFFERENTIAL never recomputes by itself")
         return Decision(Action.REINITIALIZE, f"{code}: {message}")

@@ -74,7 +74,7 @@ class Compiled:
     notices: tuple[str, ...]
     whole: Operator | None = None  # nothing cut out
     states: tuple[StateTable, ...] = ()  # all hidden state tables below, those that others read first
-    volatile: str | None = None  # a function that gives another answer every time, with its place
+    volatile: str | None = None  # a function that is not deterministic, with its place
     settled: bool = True  # False: which rows there are depends on values that only the state tables know
     over_states: Mapping[str, Comparison] = field(default_factory=dict)  # `compare`, the state tables given
     functions: tuple[tuple[str, str], ...] = ()  # of the lake: name and version
@@ -208,8 +208,8 @@ def compile_definition(
     columns = analyzer.columns(definition)
     _check_columns(columns)
     whole: Operator | None = None
-    kept: Kept | None = None
-    keeper: Keeper | None = None
+    how: Maintenance | None = None
+    planner: Planner | None = None
     reason: str | None = None
     lowered: Lowered | None = None
     try:
@@ -228,7 +228,7 @@ def compile_definition(
         found = analyzer.columns(compile_sql(whole, PlainLeaves()))
         if [c.type for c in found] != [c.type for c in columns]:
             raise NotIncremental("SQL_ROUNDTRIP", "our form of the query has other types than the query")
-        keeper = Keeper(
+        planner = Planner(
             analyzer=analyzer,
             namespace=namespace,
             kinds={i.name: i.kind for i in lowered.inputs},
@@ -238,7 +238,7 @@ def compile_definition(
             optional=state_tables,
             plain_decimals=plain_decimals,
         )
-        kept = keeper.plan(whole, columns)
+        how = planner.plan(whole, columns)
     except NotIncremental as refusal:
         reason = refusal.message
     except (ValueError, IndexError, KeyError, AttributeError, AssertionError) as error:
@@ -247,15 +247,15 @@ def compile_definition(
         if refusal.code not in _OURS:
             raise
         reason = f"SQL_ROUNDTRIP: {refusal.message}"
-    if kept is None and not str(reason).startswith("TIME_DEPENDENT"):
+    if how is None and not str(reason).startswith("TIME_DEPENDENT"):
         clock = _clock(tables, definition, namespace)
         if clock is not None:  # it must be recomputed even when no source changes
             reason = f"TIME_DEPENDENT: {clock} moves with the time; also {reason}"
     notices = lowered.notices if lowered else ()
     answers_vary = [f.name for f in (functions or {}).values() if not f.deterministic]
-    if lowered is not None and kept is not None and keeper is not None:
+    if lowered is not None and how is not None and planner is not None:
         views = tuple(v.name for v in lowered.views)
-        return keeper.compiled(definition, columns, whole, kept, views, notices, tuple(keeper.states))
+        return planner.compiled(definition, columns, whole, how, views, notices, tuple(planner.states))
     inputs, views = _mentioned_inputs(tables, definition, namespace)
     return Compiled(
         definition=definition,
@@ -273,7 +273,7 @@ def compile_definition(
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Maintenance:
     """How one tree is maintained, its state tables cut out."""
 
     root: Operator
@@ -284,7 +284,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Keeper:
+class Planner:
     """Plans a tree and, one after the other, the state tables cut out of it. No SQL is parsed here: the trees exist."""
 
     analyzer: Analyzer
@@ -298,7 +298,7 @@ class Keeper:
     states: list[StateTable] = field(default_factory=list)
     _shapes: dict[object, TableName] = field(default_factory=dict)
 
-    def plan(self, whole: Operator, columns: tuple[Column, ...]) -> Kept:
+    def plan(self, whole: Operator, columns: tuple[Column, ...]) -> Maintenance:
         root = cut_states(whole, self.types, self._typed, self._keep, optional=self.optional)
         use_states = self.use_states and (self.plain_decimals or not _adds_decimals(root, self.types))
         plan = plan_root(root, tuple(c.name for c in columns), self.types, use_states=use_states)
@@ -308,7 +308,7 @@ class Keeper:
         from_states = {
             c.name: found.columns[n] for c, n in zip(columns, root.columns, strict=True) if n in found.columns
         }
-        return Kept(
+        return Maintenance(
             root,
             plan,
             _fitting(columns, {**over_states, **from_states}),
@@ -321,7 +321,7 @@ class Keeper:
         definition: str,
         columns: tuple[Column, ...],
         whole: Operator | None,
-        kept: Kept,
+        how: Maintenance,
         views: tuple[TableName, ...] = (),
         notices: tuple[str, ...] = (),
         states: tuple[StateTable, ...] = (),
@@ -330,17 +330,17 @@ class Keeper:
             definition=definition,
             namespace=self.namespace,
             columns=columns,
-            inputs=_columns_read(kept.root, self.kinds),
+            inputs=_columns_read(how.root, self.kinds),
             views=views,
-            root=kept.root,
-            plan=kept.plan,
+            root=how.root,
+            plan=how.plan,
             reason=None,
-            compare=kept.compare,
+            compare=how.compare,
             notices=notices,
             whole=whole,
             states=states,
-            settled=kept.settled,
-            over_states=kept.over_states,
+            settled=how.settled,
+            over_states=how.over_states,
         )
 
     def _typed(self, op: Operator) -> tuple[Column, ...]:
@@ -354,8 +354,8 @@ class Keeper:
         definition = compile_sql(Project(child=state.tree, items=items), PlainLeaves())
         shape = _shape(definition, state.tree)
         if shape not in self._shapes:
-            kept = self.plan(state.tree, state.columns)
-            made = self.compiled(definition, state.columns, state.tree, kept)
+            how = self.plan(state.tree, state.columns)
+            made = self.compiled(definition, state.columns, state.tree, how)
             name = self.name_of(definition, made.layout)
             self.kinds[name] = InputKind.STREAM_TABLE
             self.states.append(StateTable(name, made))

@@ -79,7 +79,7 @@ def gather(attempt: Attempt, compiled: Compiled, frontier: Mapping[TableName, De
     return tuple(inputs)
 
 
-def trouble(lake: Lake, item: Input) -> tuple[str, str] | None:
+def obstacle(lake: Lake, item: Input) -> tuple[str, str] | None:
     """(code, message) when the delta since the frontier cannot be known."""
     known = item.frontier
     if known is None:

@@ -32,7 +32,7 @@ from spark_trickle.refresh.equality import Difference, compare
 from spark_trickle.refresh.full import full_select
 from spark_trickle.refresh.inputs import Feeds, gather
 from spark_trickle.refresh.run import Refresher, new_state, unknown
-from spark_trickle.refresh.situation import Cut, behind, location_of, look, other_code, past_of
+from spark_trickle.refresh.situation import Cut, inputs_moved, location_of, other_code, past_of, situation_of
 from spark_trickle.refresh.work import Work
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
@@ -131,7 +131,7 @@ class Inspector:
                 if measure:
                     work.decision = r.decide(cut, work, inputs, feeds, asked)
                 else:
-                    situation = look(r.lake, work.table, plan, inputs, cut, asked, [w.decision for w in done])
+                    situation = situation_of(r.lake, work.table, plan, inputs, cut, asked, [w.decision for w in done])
                     work.decision = decide_early(situation) or self._by_ratio(moved)
             except TrickleError as error:
                 return PlannedRefresh(str(table.name), Action.SKIP, f"{error.code}: {error.message}")
@@ -205,7 +205,7 @@ class Inspector:
                 if compiled.volatile is not None:
                     raise TrickleError(
                         "VOLATILE_FUNCTION",
-                        f"{name} cannot be verified: {compiled.volatile} gives another answer every time it runs",
+                        f"{name} cannot be verified: {compiled.volatile} is not deterministic",
                         hint="Replace the function.",
                     )
                 attempt.register_missing(frontier, [table.name, *(s.name for s in compiled.states)])
@@ -281,7 +281,7 @@ class Inspector:
                     incremental=t.incremental,
                     reason=t.reason,
                     inputs=tuple(str(d.input) for d in t.reads),
-                    pending=_behind(t, pointers),
+                    pending=_is_stale(t, pointers),
                     data_timestamp=t.data_timestamp,
                     last_action=last.action if last else None,
                     last_seconds=last.seconds if last else None,
@@ -292,9 +292,9 @@ class Inspector:
         return tuple(result)
 
 
-def _behind(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
+def _is_stale(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
     try:
-        return behind(table, pointers)
+        return inputs_moved(table, pointers)
     except TrickleError:  # a source outside the lake that cannot be looked at now: a refresh says why
         return True
 

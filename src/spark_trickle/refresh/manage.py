@@ -242,7 +242,7 @@ def check_options(options: TableOptions) -> None:
 def check_name(name: TableName) -> None:
     for part in name.parts:
         if not part or any(c in part for c in "/\\\0") or part != part.strip():
-            raise TrickleError("INVALID_NAME", f"{str(name)!r} cannot name a stream table: {part!r} is no usable part")
+            raise TrickleError("INVALID_NAME", f"{str(name)!r} is not a valid name: its part {part!r} cannot be used")
     if not name.namespace:
         raise TrickleError("INVALID_NAME", f"{name.name!r} has no namespace", hint="Write it as namespace.name.")
     if name.namespace.split(".")[0] == HIDDEN_NAMESPACE:

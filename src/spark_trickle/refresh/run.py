@@ -35,7 +35,16 @@ from spark_trickle.refresh.differential import Differential
 from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
-from spark_trickle.refresh.situation import Cut, behind, location_of, look, past_of, refuse_taken, size_of, touched
+from spark_trickle.refresh.situation import (
+    Cut,
+    changed_outside,
+    inputs_moved,
+    location_of,
+    past_of,
+    refuse_taken,
+    situation_of,
+    size_of,
+)
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Made, Request, Run, Work, completed, members, shapes_of
 from spark_trickle.spark.analyze import data_error, spark_error
@@ -130,8 +139,8 @@ class Refresher:
         for name in order:
             table = known[name]
             asked = name in names and mode is Mode.FULL
-            moved = behind(table, pointers) or any(d.input in found for d in table.reads)
-            own = touched(table, pointers)
+            moved = inputs_moved(table, pointers) or any(d.input in found for d in table.reads)
+            own = changed_outside(table, pointers)
             code = self.attempts.functions.changed(table.functions)
             due = table.status is not Status.ACTIVE or time_dependent(table) or not table.settings
             if asked or moved or own or code or due:
@@ -315,7 +324,7 @@ class Refresher:
         assert work.compiled is not None
         below = [s.decision for s in work.states]
         with stages("compile"):
-            situation = look(self.lake, table, work.compiled, inputs, cut, asked, below)
+            situation = situation_of(self.lake, table, work.compiled, inputs, cut, asked, below)
             if altered is not None and (situation.initialized or table.owner_id is None):
                 situation = replace(situation, reshaped=altered.reason, initialized=True)
         decision = decide_early(situation)
@@ -400,7 +409,7 @@ class Refresher:
             try:
                 staging.discard()
             except Exception as error:
-                _log.warning("files of a failed refresh of %s stay behind: %s", staging.name, error)
+                _log.warning("files of a failed refresh of %s stay inputs_moved: %s", staging.name, error)
 
     def _failed(self, work: Work, error: TrickleError, *, own: bool = True) -> None:
         """Keep the failure; the old content stays readable. What failed elsewhere is no fault of this table."""

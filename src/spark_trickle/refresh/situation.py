@@ -15,7 +15,7 @@ from spark_trickle.model import Action, InputKind, Mode, Pointer, Star, StreamTa
 from spark_trickle.refresh.compiler import dropped
 from spark_trickle.refresh.decide import Change, Decision, Past, Situation
 from spark_trickle.refresh.definition import Compiled
-from spark_trickle.refresh.inputs import Feeds, Input, trouble
+from spark_trickle.refresh.inputs import Feeds, Input, obstacle
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def location_of(pointers: Mapping[TableName, Pointer], name: TableName) -> str |
     return None if pointer is None else pointer.location
 
 
-def behind(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
+def inputs_moved(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
     """Whether an input moved past the frontier, told by pointers alone."""
     return any(
         d.pointer is None or location_of(pointers, d.input) != d.pointer
@@ -40,12 +40,12 @@ def behind(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
     )
 
 
-def touched(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
+def changed_outside(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
     """Whether the table, or a state table, is not what we published last, told by pointers alone."""
     return any(location_of(pointers, t.name) != t.published_pointer for t in (table, *table.states))
 
 
-def look(
+def situation_of(
     lake: Lake,
     table: StreamTable,
     compiled: Compiled,
@@ -78,7 +78,7 @@ def look(
     if problem is None and anew is not None:
         code, _, message = anew.partition(": ")
         problem = (code, message)
-    problem = problem or next((t for t in (trouble(lake, i) for i in inputs) if t), None)
+    problem = problem or next((t for t in (obstacle(lake, i) for i in inputs) if t), None)
     if initialized and problem is None:
         new = next((i.name for i in inputs if i.frontier is None), None)
         problem = ("TABLE_REPLACED", f"{new} is a new input") if new else _foreign(lake, table, cut)
@@ -93,7 +93,7 @@ def look(
         or any(d.action is not Action.NO_DATA for d in states),
         time_dependent=compiled.time_dependent,
         reshaped=reshaped,
-        trouble=problem,
+        obstacle=problem,
     )
 
 

@@ -341,7 +341,7 @@ def _pinnable(key: str, value: str) -> bool:
         close = difflib.get_close_matches(key, [*PINNED, *ALIASES], n=3, cutoff=0.5)
         close = close or [k for k in PINNED if k.endswith(f".{key}")]
         hint = f"Did you mean {' or '.join(close)}?" if close else "docs/settings.md lists what can be pinned."
-        raise TrickleError("INVALID_SETTING", f"{key} is no setting that a stream table could have.", hint=hint)
+        raise TrickleError("INVALID_SETTING", f"{key} is not a setting that a stream table can have.", hint=hint)
     kind, one = what
     if kind is Class.FREE:
         raise _invalid(

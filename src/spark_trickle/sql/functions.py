@@ -15,7 +15,7 @@ class FunctionKind(StrEnum):
     AGGREGATE = "aggregate"
     WINDOW = "window"
     GENERATOR = "generator"
-    VOLATILE = "volatile"  # a function of the lake that gives another answer every time
+    VOLATILE = "volatile"  # a function of the lake that is not deterministic
     SESSION = "session"  # registered in one session only
     UNKNOWN = "unknown"
 

@@ -193,7 +193,7 @@ class Grouping:
             return exp.Column(this=identifier(self._mask_key))
         bit = self._bit(Scalar(node.expressions[0]))
         if bit is None:
-            raise self.resolver.refuse("GROUPING_SETS", "grouping() of something that is no key", node)
+            raise self.resolver.refuse("GROUPING_SETS", "grouping() of something that is not a key", node)
         return call("getbit", column(self._mask_key), number(bit)).tree
 
     def _bit(self, scalar: Scalar) -> int | None:

@@ -153,7 +153,7 @@ def called(text: str) -> set[str]:
 
 
 def volatile(text: str, also: Collection[str] = ()) -> str | None:
-    """The first function that gives another answer every time it runs, with its place; None when there is none.
+    """The first function that is not deterministic, with its place; None when there is none.
 
     `also` are names of volatile functions that the lake knows.
     """

@@ -30,7 +30,7 @@ REASONS: dict[str, Reason] = {
     # -- the answer does not follow from the sources -----------------------------------------------------------------
     "VOLATILE": Reason(
         _NEVER,
-        "A function gives another answer every time it runs, so what it gave once cannot be taken back.",
+        "A function is not deterministic, so what it gave once cannot be taken back.",
         "Compute the value where the source is written, or derive it from a column: hash(id) instead of rand().",
     ),
     "TIME_DEPENDENT": Reason(

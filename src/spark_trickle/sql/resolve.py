@@ -231,7 +231,7 @@ class Resolver:
         if name in TIME_WINDOWS:
             raise self.refuse("TIME_WINDOW", f"{name}() has no delta rule yet", node)
         if name in VOLATILE:
-            raise self.refuse("VOLATILE", f"{name}() gives another answer every time it runs", node)
+            raise self.refuse("VOLATILE", f"{name}() is not deterministic", node)
         if name in TIME_DEPENDENT or (name == "unix_timestamp" and not node.expressions):
             raise self.refuse("TIME_DEPENDENT", f"{name}() moves with the clock although no source changes", node)
         if name in SESSION_DEPENDENT:
@@ -242,7 +242,7 @@ class Resolver:
         if kind is FunctionKind.UNKNOWN:
             raise self.refuse("UNKNOWN_FUNCTION", f"Spark's registry does not know {name}()", node)
         if kind is FunctionKind.VOLATILE:
-            raise self.refuse("VOLATILE", f"{name}() gives another answer every time it runs", node)
+            raise self.refuse("VOLATILE", f"{name}() is not deterministic", node)
         if kind is FunctionKind.SESSION:
             raise self.refuse("SESSION_OBJECT", f"{name}() is registered in one session only", node)
 
