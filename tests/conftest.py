@@ -23,6 +23,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew instead of comparing")
 
 
+# Files that take longest, the longest first: two processes then end at about the same time.
+LONG = (
+    "engine/test_delta_lake.py",
+    "engine/test_settings.py",
+    "test_demo.py",
+    "engine/test_invariant.py",
+    "fuzz/test_fuzz.py",
+    "engine/test_states.py",
+    "lake/test_feed.py",
+    "engine/test_table.py",
+    "engine/test_review.py",
+    "delta/test_golden.py",
+    "engine/test_publish.py",
+    "engine/test_changes.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        return next((n for n, name in enumerate(LONG) if item.path.as_posix().endswith(f"/tests/{name}")), len(LONG))
+
+    items.sort(key=rank)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession

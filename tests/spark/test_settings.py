@@ -92,7 +92,7 @@ def test_what_a_user_may_pin() -> None:
     }
     assert given({"spark.sql.caseSensitive": "FALSE"}) == {}  # as it is anyway
     for key, value, message in (
-        ("spark.sql.sesion.timeZone", "UTC", "no setting"),
+        ("spark.sql.sesion.timeZone", "UTC", "is not a setting"),
         ("spark.sql.caseSensitive", "true", "always false"),
         ("spark.sql.optimizer.decorrelateLimit.enabled", "false", "always Spark's default"),
         ("spark.sql.shuffle.partitions", "8", "cannot change a result"),
