@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 LONG = (
     "engine/test_delta_lake.py",
     "engine/test_settings.py",
-    "test_demo.py",
+    "cli/test_demo.py",
     "engine/test_invariant.py",
     "fuzz/test_fuzz.py",
     "engine/test_states.py",

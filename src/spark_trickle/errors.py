@@ -6,8 +6,10 @@ it, for people). Retry and exit code derive from the kind alone. docs/errors.md 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
 
 
 class Kind(StrEnum):
@@ -30,7 +32,57 @@ class Code:
 
 _U, _S, _T, _I = Kind.USER, Kind.SCHEMA, Kind.TRANSIENT, Kind.INTERNAL
 
-CODES: dict[str, Code] = {
+ErrorCode = Literal[
+    "INVALID_SETTING",
+    "INVALID_NAME",
+    "INVALID_SCHEDULE",
+    "INVALID_MODE",
+    "INVALID_STAR",
+    "SYNTAX_ERROR",
+    "UNKNOWN_TABLE",
+    "UNKNOWN_COLUMN",
+    "INVALID_QUERY",
+    "DUPLICATE_COLUMN",
+    "UNSTORABLE_TYPE",
+    "SESSION_OBJECT",
+    "NOT_INCREMENTAL",
+    "VOLATILE_FUNCTION",
+    "NAME_TAKEN",
+    "UNKNOWN_STREAM_TABLE",
+    "INVALID_OPTION",
+    "STREAM_TABLE",
+    "HAS_DEPENDENTS",
+    "CYCLE",
+    "INVALID_FUNCTION",
+    "UNKNOWN_FUNCTION",
+    "FUNCTION_UNAVAILABLE",
+    "INVALID_SINCE",
+    "INVALID_SOURCE",
+    "UNKNOWN_SOURCE",
+    "UNKNOWN_CUT",
+    "CUT_IS_READ_ONLY",
+    "UNSUITABLE_SESSION",
+    "INVALID_STATEMENT",
+    "SOURCE_DROPPED",
+    "SOURCE_CHANGED",
+    "SNAPSHOT_EXPIRED",
+    "TABLE_REPLACED",
+    "DEPENDENCY_CHANGED",
+    "INTEGRITY",
+    "REWRITTEN",
+    "REFRESH_IN_PROGRESS",
+    "PUBLISH_CONFLICT",
+    "LEASE_LOST",
+    "STORAGE_FULL",
+    "CATALOG_UNAVAILABLE",
+    "CATALOG_CORRUPT",
+    "CATALOG_NEWER",
+    "SPARK_FAILED",
+    "MISSING_JAVA",
+    "INTERNAL",
+]
+
+CODES: dict[ErrorCode, Code] = {
     "INVALID_SETTING": Code(
         _U, "A setting is unknown or has an impossible value.", "Correct or remove the named setting."
     ),
@@ -174,9 +226,9 @@ CODES: dict[str, Code] = {
 class TrickleError(Exception):
     """Base of all errors. `code` is a key of CODES; kind, exit code and a default hint follow from it."""
 
-    def __init__(self, code: str, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, code: ErrorCode, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
-        self.code = code
+        self.code: ErrorCode = code
         self.kind = CODES[code].kind
         self.message = message
         self.hint = CODES[code].remedy if hint is None else hint
@@ -193,6 +245,35 @@ class TrickleError(Exception):
         return f"[{self.code}] {self.message}" + (f"\n  hint: {self.hint}" if self.hint else "")
 
 
+_REASON = re.compile(r"(?P<code>[A-Z_]+)(?: at (?P<place>line \d+, column \d+))?: (?P<message>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something was decided: a code for programs, a message for people, and for a definition the place in it.
+
+    >>> str(Reason("SAMPLE", "TABLESAMPLE picks rows", "line 2, column 6"))
+    'SAMPLE at line 2, column 6: TABLESAMPLE picks rows'
+    """
+
+    code: str
+    message: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        at = f" at {self.place}" if self.place else ""
+        return f"{self.code}{at}: {self.message}"
+
+    def also(self, text: str) -> Reason:
+        return replace(self, message=f"{self.message}; {text}")
+
+    @classmethod
+    def parse(cls, text: str) -> Reason:
+        """A stored reason."""
+        found = _REASON.fullmatch(text)
+        return cls(text, text) if found is None else cls(found["code"], found["message"], found["place"] or "")
+
+
 class NotIncremental(TrickleError):
     """A construct without a delta rule: a refusal in DIFFERENTIAL, a stored reason for FULL in AUTO.
 
@@ -200,7 +281,7 @@ class NotIncremental(TrickleError):
     """
 
     def __init__(self, reason: str, message: str, *, place: str = "") -> None:
-        at = f" at {place}" if place else ""
-        super().__init__("NOT_INCREMENTAL", f"{reason}{at}: {message}")
+        self.why = Reason(reason, message, place)
+        super().__init__("NOT_INCREMENTAL", str(self.why))
         self.reason = reason
         self.place = place

@@ -8,7 +8,7 @@ import pytest
 
 from spark_trickle import Trickle
 from spark_trickle.delta.maintained import maintained
-from spark_trickle.errors import TrickleError
+from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.model import Check, InputKind
 from spark_trickle.refresh.check import obstacle
 from spark_trickle.sql import algebra
@@ -31,19 +31,19 @@ def test_every_operator_is_described() -> None:
 
 def test_a_reason_taken_apart() -> None:
     query = "\n  SELECT rand()\n  FROM t"
-    found = obstacle(query, "VOLATILE at line 2, column 10: rand() is not deterministic")
+    found = obstacle(query, Reason("VOLATILE", "rand() is not deterministic", "line 2, column 10"))
     assert (found.reason, found.word, found.line, found.column) == ("VOLATILE", "never", 2, 10)
     assert found.message == "rand() is not deterministic"
     assert found.shown.splitlines() == ["    SELECT rand()", "           ^^^^"]
     assert found.change == REASONS["VOLATILE"].change
-    nowhere = obstacle(query, "MAP_KEY: GROUP BY or DISTINCT over a map (m) has no delta rule yet")
+    nowhere = obstacle(query, Reason("MAP_KEY", "GROUP BY or DISTINCT over a map (m) has no delta rule yet"))
     assert (nowhere.reason, nowhere.line, nowhere.shown) == ("MAP_KEY", None, "")
 
 
 def test_a_place_after_the_name_of_the_catalog() -> None:
     query = "SELECT * FROM lake.s.orders o JOIN lake.s.orders p ON o.id = p.id AND rand() < 1"
     cut = query.replace("lake.", "")
-    found = obstacle(query, f"VOLATILE at line 1, column {cut.index('rand') + 1}: x")
+    found = obstacle(query, Reason("VOLATILE", "x", f"line 1, column {cut.index('rand') + 1}"))
     assert found.column == query.index("rand") + 1
 
 

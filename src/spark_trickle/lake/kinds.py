@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from spark_trickle.errors import ErrorCode
 from spark_trickle.lake.feed import Feed
 from spark_trickle.lake.jvm import TableFacts
 from spark_trickle.model import Dependency, Pointer, TableName
@@ -20,7 +21,7 @@ from spark_trickle.model import Dependency, Pointer, TableName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Problem = tuple[str, str]  # code of an error, message
+Problem = tuple[ErrorCode, str]  # code of an error, message
 
 
 class SourceKind(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from spark_trickle.delta.differentiate import differentiate
 from spark_trickle.delta.facts import Facts
@@ -11,7 +12,7 @@ from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.maintained import maintained
 from spark_trickle.delta.optimize import optimize
 from spark_trickle.delta.root import Comparison, Keyed, Plan, Rows
-from spark_trickle.errors import NotIncremental, TrickleError
+from spark_trickle.errors import NotIncremental, Reason, TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.model import (
     LAKE,
@@ -36,9 +37,6 @@ from spark_trickle.sql.parse import at_offset, mark
 from spark_trickle.sql.prune import prune
 from spark_trickle.sql.reasons import reason_of
 
-_REASON = re.compile(
-    r"(?P<name>[A-Z_]+)(?: at line (?P<line>\d+), column (?P<column>\d+))?: (?P<message>.*)", re.DOTALL
-)
 # The stream table that would be: no name a user can give.
 _CHECKED = "checked query"
 
@@ -66,7 +64,7 @@ def check_query(refresher: Refresher, query: str, namespace: str) -> Check:
     return Check(
         query=query,
         incremental=compiled.incremental,
-        obstacle=None if compiled.incremental else obstacle(query, compiled.reason or ""),
+        obstacle=None if compiled.reason is None else obstacle(query, compiled.reason),
         columns=compiled.columns,
         identity=compiled.plan.identity if compiled.plan else "the whole row",
         operators=operators,
@@ -80,22 +78,23 @@ def check_query(refresher: Refresher, query: str, namespace: str) -> Check:
 # -- why not -----------------------------------------------------------------------------------------------------------
 
 
-def obstacle(query: str, reason: str) -> Obstacle:
-    """A stored reason, taken apart and explained. Its place counts in the text without the catalog's name."""
-    found = _REASON.fullmatch(reason)
-    if found is None:
-        name, message, place = reason, reason, None
-    else:
-        name, message = found["name"], found["message"]
-        place = (int(found["line"]), int(found["column"])) if found["line"] else None
-    explained = reason_of(name)
-    if place is None:
-        return Obstacle(name, explained.word, message, explained.meaning, explained.change)
-    start = _written_at(query, *place)
-    line, column = map(int, re.findall(r"\d+", at_offset(query, start)))
+def obstacle(query: str, reason: Reason) -> Obstacle:
+    """A reason, explained. Its place counts in the text without the catalog's name."""
+    explained = reason_of(reason.code)
+    plain = Obstacle(reason.code, explained.word, reason.message, explained.meaning, explained.change)
+    if not reason.place:
+        return plain
+    start = _written_at(query, *_numbers(reason.place))
+    line, column = _numbers(at_offset(query, start))
     word = re.match(r"\w+|.", query[start:])
     marked = mark(query, start, start + len(word[0]) if word else start + 1)
-    return Obstacle(name, explained.word, message, explained.meaning, explained.change, line, column, marked)
+    return replace(plain, line=line, column=column, shown=marked)
+
+
+def _numbers(place: str) -> tuple[int, int]:
+    """Of `line 2, column 6`."""
+    line, column = map(int, re.findall(r"\d+", place))
+    return line, column
 
 
 def _written_at(query: str, line: int, column: int) -> int:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
-from spark_trickle.errors import TrickleError
+from spark_trickle.errors import ErrorCode, Reason, TrickleError
 from spark_trickle.model import Action, Mode
 
 # A past DIFFERENTIAL says something about this one only if it had a comparable change.
@@ -18,12 +19,13 @@ COMPARABLE = 0.5
 ENOUGH = 2
 # After so many refreshes that were FULL for their cost, DIFFERENTIAL is tried again.
 PATIENCE = 5
+_NO_RULE = Reason("NOT_INCREMENTAL", "no delta rule")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     action: Action
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,12 @@ class Situation:
     mode: Mode
     asked: Mode | None  # what this refresh was asked to do, if anything
     incremental: bool
-    not_incremental: str | None
+    not_incremental: Reason | None
     initialized: bool
     pending: bool  # an input has another snapshot than at the frontier
     time_dependent: bool = False
-    reshaped: str | None = None  # why the storage no longer fits the definition
-    obstacle: tuple[str, str] | None = None  # (code, message): the delta cannot be known
+    reshaped: Reason | None = None  # why the stored rows no longer fit the definition
+    obstacle: Reason | None = None  # why the delta cannot be known; its code is that of an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +63,32 @@ def decide_early(s: Situation) -> Decision | None:
     """The decision, or None when it depends on the size of the change."""
     mode = s.asked or s.mode
     if not s.initialized:
-        return Decision(Action.FULL, "INITIAL: first refresh")
+        return Decision(Action.FULL, Reason("INITIAL", "first refresh"))
     if s.asked is Mode.FULL and s.reshaped is None:
-        return Decision(Action.FULL, "REQUESTED: mode FULL was asked for")
+        return Decision(Action.FULL, Reason("REQUESTED", "mode FULL was asked for"))
     if s.reshaped is not None:
-        if mode is Mode.DIFFERENTIAL and not s.reshaped.startswith("ALTERED"):
-            raise TrickleError("DEPENDENCY_CHANGED", s.reshaped)
+        if mode is Mode.DIFFERENTIAL and s.reshaped.code != "ALTERED":
+            raise TrickleError("DEPENDENCY_CHANGED", str(s.reshaped))
         return Decision(Action.REINITIALIZE, s.reshaped)
     if s.obstacle is not None:
-        code, message = s.obstacle
         if mode is Mode.DIFFERENTIAL:
-            raise TrickleError(code, f"{message}; mode DIFFERENTIAL never recomputes by itself")
-        return Decision(Action.REINITIALIZE, f"{code}: {message}")
+            code = cast(ErrorCode, s.obstacle.code)
+            raise TrickleError(code, f"{s.obstacle.message}; mode DIFFERENTIAL never recomputes by itself")
+        return Decision(Action.REINITIALIZE, s.obstacle)
     if s.time_dependent:
         if mode is Mode.DIFFERENTIAL:
-            raise TrickleError("NOT_INCREMENTAL", s.not_incremental or "TIME_DEPENDENT")
-        return Decision(Action.FULL, s.not_incremental or "TIME_DEPENDENT")
+            raise TrickleError("NOT_INCREMENTAL", str(s.not_incremental or _NO_RULE))
+        return Decision(Action.FULL, s.not_incremental or _NO_RULE)
     if not s.pending:
-        return Decision(Action.NO_DATA, "NO_CHANGE: no input changed since the last refresh")
+        return Decision(Action.NO_DATA, Reason("NO_CHANGE", "no input changed since the last refresh"))
     if mode is Mode.FULL:
-        return Decision(Action.FULL, "MODE: the stream table's mode is FULL")
+        return Decision(Action.FULL, Reason("MODE", "the stream table's mode is FULL"))
     if not s.incremental:
         if mode is Mode.DIFFERENTIAL:
-            raise TrickleError("NOT_INCREMENTAL", s.not_incremental or "no delta rule")
-        return Decision(Action.FULL, s.not_incremental or "no delta rule")
+            raise TrickleError("NOT_INCREMENTAL", str(s.not_incremental or _NO_RULE))
+        return Decision(Action.FULL, s.not_incremental or _NO_RULE)
     if mode is Mode.DIFFERENTIAL:
-        return Decision(Action.DIFFERENTIAL, "MODE: the mode is DIFFERENTIAL")
+        return Decision(Action.DIFFERENTIAL, Reason("MODE", "the mode is DIFFERENTIAL"))
     return None
 
 
@@ -94,13 +96,13 @@ def decide_by_cost(changes: Sequence[Change], past: Past, max_ratio: float) -> D
     """AUTO: DIFFERENTIAL unless the change is large or has lately cost more than FULL."""
     worst = max(changes, key=lambda c: c.rows / max(c.total, 1), default=None)
     if worst is None or all(c.rows == 0 for c in changes):
-        return Decision(Action.DIFFERENTIAL, "CHANGE_RATIO: no row of the inputs changed")
+        return Decision(Action.DIFFERENTIAL, Reason("CHANGE_RATIO", "no row of the inputs changed"))
     if worst.total == 0:
-        return Decision(Action.FULL, f"CHANGE_RATIO: {worst.name} was empty")
+        return Decision(Action.FULL, Reason("CHANGE_RATIO", f"{worst.name} was empty"))
     ratio = worst.rows / worst.total
     text = f"{worst.rows} of {worst.total} rows of {worst.name} changed ({100 * ratio:.2g} %)"
     if ratio > max_ratio:
-        return Decision(Action.FULL, f"CHANGE_RATIO: {text}, more than {100 * max_ratio:g} %")
+        return Decision(Action.FULL, Reason("CHANGE_RATIO", f"{text}, more than {100 * max_ratio:g} %"))
     rows = sum(c.rows for c in changes)
     similar = [(s, n) for s, n in past.differential[:ENOUGH] if rows >= COMPARABLE * n]
     if past.full_seconds is not None and len(similar) == ENOUGH:
@@ -111,6 +113,7 @@ def decide_by_cost(changes: Sequence[Change], past: Past, max_ratio: float) -> D
                 f"FULL {past.full_seconds:.2f} s"
             )
             if past.given_up >= PATIENCE:
-                return Decision(Action.DIFFERENTIAL, f"COST: {costs}; tried again after {past.given_up} times FULL")
-            return Decision(Action.FULL, f"COST: {costs}; {text}")
-    return Decision(Action.DIFFERENTIAL, f"CHANGE_RATIO: {text}, at most {100 * max_ratio:g} %")
+                tried = f"{costs}; tried again after {past.given_up} times FULL"
+                return Decision(Action.DIFFERENTIAL, Reason("COST", tried))
+            return Decision(Action.FULL, Reason("COST", f"{costs}; {text}"))
+    return Decision(Action.DIFFERENTIAL, Reason("CHANGE_RATIO", f"{text}, at most {100 * max_ratio:g} %"))

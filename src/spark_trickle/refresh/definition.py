@@ -19,7 +19,7 @@ from spark_trickle.delta.aggregates import decimal
 from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.root import HASH, Comparison, Keyed, Partitioned, Plan, comparisons, picks_by_order, plan_root
 from spark_trickle.delta.states import Openness, StateTree, cut_states, openness
-from spark_trickle.errors import NotIncremental, TrickleError
+from spark_trickle.errors import NotIncremental, Reason, TrickleError
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
@@ -69,7 +69,7 @@ class Compiled:
     views: tuple[TableName, ...]
     root: Operator | None  # state tables cut out
     plan: Plan | None  # None: FULL only
-    reason: str | None  # why FULL only
+    reason: Reason | None  # why FULL only
     compare: Mapping[str, Comparison]
     notices: tuple[str, ...]
     whole: Operator | None = None  # nothing cut out
@@ -85,7 +85,7 @@ class Compiled:
 
     @property
     def time_dependent(self) -> bool:
-        return bool(self.reason) and str(self.reason).startswith("TIME_DEPENDENT")
+        return self.reason is not None and self.reason.code == "TIME_DEPENDENT"
 
     @property
     def hidden(self) -> tuple[Column, ...]:
@@ -134,8 +134,8 @@ class StateTable:
 
 def misread_of(reason: str | None) -> str | None:
     """What a stored reason says about how a definition was misread."""
-    code, _, message = str(reason).partition(": ")
-    return message if code == "DEFINITION_CHECK" else None
+    found = None if reason is None else Reason.parse(reason)
+    return found.message if found is not None and found.code == "DEFINITION_CHECK" else None
 
 
 # The name that a state table with this definition and layout has, or is to have.
@@ -210,7 +210,7 @@ def compile_definition(
     whole: Operator | None = None
     how: Maintenance | None = None
     planner: Planner | None = None
-    reason: str | None = None
+    reason: Reason | None = None
     lowered: Lowered | None = None
     try:
         if misread is not None:
@@ -240,17 +240,17 @@ def compile_definition(
         )
         how = planner.plan(whole, columns)
     except NotIncremental as refusal:
-        reason = refusal.message
+        reason = refusal.why
     except (ValueError, IndexError, KeyError, AttributeError, AssertionError) as error:
-        reason = f"SQL_ROUNDTRIP: our parser stumbled over the query ({error!r})"
+        reason = Reason("SQL_ROUNDTRIP", f"our parser stumbled over the query ({error!r})")
     except TrickleError as refusal:
         if refusal.code not in _OURS:
             raise
-        reason = f"SQL_ROUNDTRIP: {refusal.message}"
-    if how is None and not str(reason).startswith("TIME_DEPENDENT"):
+        reason = Reason("SQL_ROUNDTRIP", refusal.message)
+    if how is None and (reason is None or reason.code != "TIME_DEPENDENT"):
         clock = _clock(tables, definition, namespace)
         if clock is not None:  # it must be recomputed even when no source changes
-            reason = f"TIME_DEPENDENT: {clock} moves with the time; also {reason}"
+            reason = Reason("TIME_DEPENDENT", f"{clock} moves with the time; also {reason}")
     notices = lowered.notices if lowered else ()
     answers_vary = [f.name for f in (functions or {}).values() if not f.deterministic]
     if lowered is not None and how is not None and planner is not None:

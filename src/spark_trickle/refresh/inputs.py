@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.delta.facts import Facts
-from spark_trickle.errors import TrickleError
+from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake import changelog
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.feed import Feed, weight_name
@@ -79,30 +79,32 @@ def gather(attempt: Attempt, compiled: Compiled, frontier: Mapping[TableName, De
     return tuple(inputs)
 
 
-def obstacle(lake: Lake, item: Input) -> tuple[str, str] | None:
-    """(code, message) when the delta since the frontier cannot be known."""
+def obstacle(lake: Lake, item: Input) -> Reason | None:
+    """Why the delta since the frontier cannot be known; None: it can."""
     known = item.frontier
     if known is None:
         return None
     if known.table_uuid != item.facts.uuid:
-        return "TABLE_REPLACED", f"{item.name} is another table than at the last refresh"
+        return Reason("TABLE_REPLACED", f"{item.name} is another table than at the last refresh")
     fields = {f.name.lower(): f for f in item.facts.fields}
     for used in known.columns:
         now = fields.get(used.name.lower())
         if now is None:
             continue
         if now.id != used.field_id:
-            return "TABLE_REPLACED", f"column {used.name} of {item.name} is another one than at the last refresh"
+            return Reason(
+                "TABLE_REPLACED", f"column {used.name} of {item.name} is another one than at the last refresh"
+            )
         if now.type != used.type and not same_where_shared(used.type, now.type):
             again = made_again(used.type, now.type)
             if again:
-                return "TABLE_REPLACED", f"{used.name}.{again[0]} of {item.name} was dropped and made again"
+                return Reason("TABLE_REPLACED", f"{used.name}.{again[0]} of {item.name} was dropped and made again")
             changed = f"from {shown_type(used.type)} to {shown_type(now.type)}"
-            return "SOURCE_CHANGED", f"column {used.name} of {item.name} changed its type {changed}"
+            return Reason("SOURCE_CHANGED", f"column {used.name} of {item.name} changed its type {changed}")
     if item.changed and known.snapshot_id is not None:
         expired = lake.kind(item.pointer.location).expired(item.pointer.location, known.snapshot_id)
         if expired is not None:
-            return "SNAPSHOT_EXPIRED", f"{item.name}: {expired}"
+            return Reason("SNAPSHOT_EXPIRED", f"{item.name}: {expired}")
     return None
 
 

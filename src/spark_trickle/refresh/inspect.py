@@ -10,7 +10,7 @@ from datetime import datetime
 
 from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.root import HASH, Keyed, Partitioned, Plan, Rows
-from spark_trickle.errors import TrickleError
+from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.model import (
     Action,
@@ -63,7 +63,7 @@ class Inspector:
             name=str(name),
             definition=table.definition,
             incremental=compiled.incremental,
-            reason=compiled.reason,
+            reason=None if compiled.reason is None else str(compiled.reason),
             identity=compiled.plan.identity if compiled.plan else "the whole row",
             operators=_operators(compiled),
             delta_sql=delta_sql(compiled),
@@ -131,7 +131,15 @@ class Inspector:
                 if measure:
                     work.decision = r.decide(cut, work, inputs, feeds, asked)
                 else:
-                    situation = situation_of(r.lake, work.table, plan, inputs, cut, asked, [w.decision for w in done])
+                    situation = situation_of(
+                        r.lake,
+                        work.table,
+                        plan,
+                        inputs,
+                        cut,
+                        asked,
+                        [w.decision for w in done if w.decision is not None],
+                    )
                     work.decision = decide_early(situation) or self._by_ratio(moved)
             except TrickleError as error:
                 return PlannedRefresh(str(table.name), Action.SKIP, f"{error.code}: {error.message}")
@@ -140,13 +148,16 @@ class Inspector:
                 feeds.release()
             done.append(work)
         decision = done[-1].decision
+        assert decision is not None
+        if decision.reason.code == "CHANGE_RATIO" and any(w.action is not Action.NO_DATA for w in done[:-1]):
+            decision = self._by_ratio(["hidden state tables"])  # by how much, is known when they are computed
         past = past_of(r.store, table)
         differential = decision.action is Action.DIFFERENTIAL
         seconds = min((s for s, _ in past.differential), default=None) if differential else past.full_seconds
         return PlannedRefresh(
             str(table.name),
             decision.action,
-            decision.reason,
+            str(decision.reason),
             changed,
             None if decision.action is Action.NO_DATA else seconds,
             delta_sql(compiled) if differential else None if decision.action is Action.NO_DATA else _full_sql(compiled),
@@ -154,8 +165,8 @@ class Inspector:
 
     def _by_ratio(self, moved: Iterable[str]) -> Decision:
         limit = f"{100 * self.refresher.settings.max_change_ratio:g} %"
-        reason = f"CHANGE_RATIO: {', '.join(moved)} changed; FULL if more than {limit} of the rows did"
-        return Decision(Action.DIFFERENTIAL, reason)
+        text = f"{', '.join(moved)} changed; FULL if more than {limit} of the rows did"
+        return Decision(Action.DIFFERENTIAL, Reason("CHANGE_RATIO", text))
 
     # -- verify ----------------------------------------------------------------------------------------------------
 

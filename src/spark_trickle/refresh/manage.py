@@ -226,7 +226,7 @@ class Manager:
 
 def refuse_not_incremental(compiled: Compiled, mode: Mode) -> None:
     if mode is Mode.DIFFERENTIAL and not compiled.incremental:
-        raise TrickleError("NOT_INCREMENTAL", compiled.reason or "no delta rule")
+        raise TrickleError("NOT_INCREMENTAL", str(compiled.reason or "no delta rule"))
 
 
 def check_options(options: TableOptions) -> None:

@@ -19,7 +19,7 @@ from spark_trickle.catalog.leases import Heartbeat
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.delta.optimize import PASSES, Pass
-from spark_trickle.errors import Kind, TrickleError
+from spark_trickle.errors import ErrorCode, Kind, Reason, TrickleError
 from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.attempt import Attempt, Attempts
 from spark_trickle.lake.protect import Protector, sources_of
@@ -148,7 +148,7 @@ class Refresher:
         return tuple(found)
 
     def _no_data(self, table: StreamTable, cut: Cut, stages: Stages, initiated_by: str) -> RefreshResult:
-        reason = "NO_CHANGE: no input changed since the last refresh"
+        reason = str(Reason("NO_CHANGE", "no input changed since the last refresh"))
         result = RefreshResult(str(table.name), Action.NO_DATA, reason, seconds=round(stages.total, 4))
         with self.store.write() as tx:
             tx.add_refresh(completed(result, initiated_by, cut.instant), table.id)
@@ -246,7 +246,7 @@ class Refresher:
     def _leave_empty(self, run: Run, request: Request, work: Work) -> None:
         assert work.compiled is not None
         attempt, compiled = run.attempt, work.compiled
-        work.decision = Decision(Action.SKIP, "INITIAL: created empty, not yet refreshed")
+        work.decision = Decision(Action.SKIP, Reason("INITIAL", "created empty, not yet refreshed"))
         options = described(attempt, compiled, request.options)
         staging = self._opened(run, Staging.new(attempt, work.table.name, compiled.all_columns, options))
         # Its state tables are not there yet.
@@ -285,7 +285,7 @@ class Refresher:
         feeds = Feeds(attempt, {i.name: i for i in inputs})
         try:
             work.decision = self.decide(run.cut, work, inputs, feeds, asked, altered)
-            attempt.tune(small=work.decision.action is Action.DIFFERENTIAL and feeds.all_small)
+            attempt.tune(small=work.action is Action.DIFFERENTIAL and feeds.all_small)
             try:
                 staging, counts = self._apply(run, work, feeds, options)
             except Exception as error:
@@ -322,7 +322,7 @@ class Refresher:
         """What to do, and why; feeds are opened where it depends on the size of the change."""
         table, stages = work.table, work.stages
         assert work.compiled is not None
-        below = [s.decision for s in work.states]
+        below = [s.decision for s in work.states if s.decision is not None]
         with stages("compile"):
             situation = situation_of(self.lake, table, work.compiled, inputs, cut, asked, below)
             if altered is not None and (situation.initialized or table.owner_id is None):
@@ -340,13 +340,13 @@ class Refresher:
         idle = feeds.nothing and all(d.action is Action.NO_DATA for d in below)
         if decision.action is Action.DIFFERENTIAL and idle:
             moved = ", ".join(str(i.name) for i in inputs if i.changed)
-            return Decision(Action.NO_DATA, f"NO_CHANGE: the new snapshots of {moved} hold the same rows")
+            return Decision(Action.NO_DATA, Reason("NO_CHANGE", f"the new snapshots of {moved} hold the same rows"))
         return decision
 
     def _apply(
         self, run: Run, work: Work, feeds: Feeds, options: TableOptions, *, carefully: bool = False
     ) -> tuple[Staging | None, Counts]:
-        table, attempt, action, compiled = work.table, run.attempt, work.decision.action, work.compiled
+        table, attempt, action, compiled = work.table, run.attempt, work.action, work.compiled
         assert compiled is not None
         if action is Action.NO_DATA:
             return None, Counts()
@@ -423,7 +423,7 @@ class Refresher:
                     work.refresh_id,
                     state="FAILED",
                     action=None,
-                    reason=work.decision.reason or None,
+                    reason=None if work.decision is None else str(work.decision.reason),
                     stages=work.stages.rounded(),
                     seconds=round(work.stages.total, 4),
                     error_code=error.code,
@@ -450,21 +450,23 @@ def _second_try(error: Exception, decision: Decision, mode: Mode) -> Decision | 
         # The table is not what the deltas say it should be: start it anew.
         if error.code != "INTEGRITY" or mode is Mode.DIFFERENTIAL:
             return None
-        return Decision(Action.REINITIALIZE, f"INTEGRITY: {error.message}")
+        return Decision(Action.REINITIALIZE, Reason("INTEGRITY", error.message))
     met = data_error(error)
     if met is None or decision.action is not Action.DIFFERENTIAL:
         return None
     # Perhaps for a row that is in neither state: the new state alone tells.
-    return replace(decision, reason=f"{decision.reason}; DELTA_FAILED: all rows compared, since the change met: {met}")
+    also = f"DELTA_FAILED: all rows compared, since the change met: {met}"
+    return replace(decision, reason=decision.reason.also(also))
 
 
 def _with_states(decision: Decision, states: Sequence[Work]) -> Decision:
     """Recomputing a state table is said, too."""
-    whole = [s for s in states if s.decision.action is Action.FULL and not s.decision.reason.startswith("INITIAL")]
+    done = [(s.table.name.name, s.decision) for s in states if s.decision is not None]
+    whole = [(n, d) for n, d in done if d.action is Action.FULL and d.reason.code != "INITIAL"]
     if decision.action is not Action.DIFFERENTIAL or not whole:
         return decision
-    parts = "; ".join(f"hidden state table {s.table.name.name}: FULL, {s.decision.reason}" for s in whole)
-    return replace(decision, reason=f"{decision.reason}; {parts}")
+    parts = "; ".join(f"hidden state table {name}: FULL, {d.reason}" for name, d in whole)
+    return replace(decision, reason=decision.reason.also(parts))
 
 
 def graph_of(tables: Iterable[StreamTable]) -> Graph[TableName]:
@@ -496,11 +498,15 @@ def unknown(name: TableName, known: Mapping[TableName, StreamTable]) -> TrickleE
 
 
 def time_dependent(table: StreamTable) -> bool:
-    return bool(table.reason) and str(table.reason).startswith("TIME_DEPENDENT")
+    return table.reason is not None and Reason.parse(table.reason).code == "TIME_DEPENDENT"
 
 
 # What a definition once had and has no longer, by what Spark says about it.
-_GONE = {"UNKNOWN_TABLE": "SOURCE_DROPPED", "UNKNOWN_COLUMN": "SOURCE_CHANGED", "INVALID_QUERY": "SOURCE_CHANGED"}
+_GONE: dict[ErrorCode, ErrorCode] = {
+    "UNKNOWN_TABLE": "SOURCE_DROPPED",
+    "UNKNOWN_COLUMN": "SOURCE_CHANGED",
+    "INVALID_QUERY": "SOURCE_CHANGED",
+}
 
 
 def _located(error: TrickleError, table: StreamTable) -> TrickleError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spark_trickle.catalog.store import CatalogStore
-from spark_trickle.errors import TrickleError
+from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.file_schema import shows
 from spark_trickle.lake.shape import lost
 from spark_trickle.lake.tables import Lake
@@ -55,33 +55,30 @@ def situation_of(
     states: Sequence[Decision] = (),
 ) -> Situation:
     """`states` are the decisions about its state tables, which come first."""
-    reshaped = None
+    reshaped: Reason | None = None
     initialized = table.published_snapshot is not None
     if initialized:
         if compiled.layout != table.layout:
             _refuse_lost(table, inputs)
-            reshaped = "DEPENDENCY_CHANGED: the columns of the definition changed"
+            reshaped = Reason("DEPENDENCY_CHANGED", "the columns of the definition changed")
         elif _views_moved(table, compiled, cut) and (
             # Without a tree the fingerprint is of the text, which does not show what its views mean.
             compiled.root is None or compiled.fingerprint != table.fingerprint
         ):
-            reshaped = "DEPENDENCY_CHANGED: a view that the definition uses changed its meaning"
+            reshaped = Reason("DEPENDENCY_CHANGED", "a view that the definition uses changed its meaning")
         elif (other := other_code(table, compiled)) is not None:
-            reshaped = f"DEPENDENCY_CHANGED: the code of function {other} changed"
+            reshaped = Reason("DEPENDENCY_CHANGED", f"the code of function {other} changed")
         elif {s.name for s in compiled.states} != {t.name for t in table.states if t.name in cut.pointers}:
-            reshaped = "DEPENDENCY_CHANGED: the definition needs other hidden state tables than before"
+            reshaped = Reason("DEPENDENCY_CHANGED", "the definition needs other hidden state tables than before")
     problem = next((_dropped(t) for t in table.states if initialized and t.name not in cut.pointers), None)
     if problem is not None:
         reshaped = None
-    # What starts a state table anew starts everything above it anew.
-    anew = next((d.reason for d in states if d.action is Action.REINITIALIZE), None)
-    if problem is None and anew is not None:
-        code, _, message = anew.partition(": ")
-        problem = (code, message)
+    # A state table that is recomputed recomputes everything above it.
+    problem = problem or next((d.reason for d in states if d.action is Action.REINITIALIZE), None)
     problem = problem or next((t for t in (obstacle(lake, i) for i in inputs) if t), None)
     if initialized and problem is None:
         new = next((i.name for i in inputs if i.frontier is None), None)
-        problem = ("TABLE_REPLACED", f"{new} is a new input") if new else _foreign(lake, table, cut)
+        problem = Reason("TABLE_REPLACED", f"{new} is a new input") if new else _foreign(lake, table, cut)
     return Situation(
         mode=table.mode,
         asked=asked,
@@ -121,7 +118,7 @@ def other_code(table: StreamTable, compiled: Compiled) -> str | None:
     return next((name for name, version in table.functions if now.get(name, version) != version), None)
 
 
-def _foreign(lake: Lake, table: StreamTable, cut: Cut) -> tuple[str, str] | None:
+def _foreign(lake: Lake, table: StreamTable, cut: Cut) -> Reason | None:
     """What somebody else did to the table, if its rows or its hidden columns may be others now.
 
     Tags, properties, comments, expired snapshots and rewritten manifests do no harm.
@@ -133,19 +130,21 @@ def _foreign(lake: Lake, table: StreamTable, cut: Cut) -> tuple[str, str] | None
         return None
     refuse_taken(lake, table, cut)
     if not shows(lake.facts(pointer.location).schema, table.file_schema):
-        return "INTEGRITY", f"somebody else changed the columns of {table.name}"
+        return Reason("INTEGRITY", f"somebody else changed the columns of {table.name}")
     metadata = lake.metadata(pointer.location)
     snapshot = metadata.currentSnapshot()
-    found: tuple[str, str] | None = None
+    found: Reason | None = None
     while snapshot is not None and snapshot.snapshotId() != table.published_snapshot:
         if snapshot.operation() != "replace":
-            return "INTEGRITY", f"somebody else wrote to {table.name}"
+            return Reason("INTEGRITY", f"somebody else wrote to {table.name}")
         if {"added-data-files", "deleted-data-files"} & set(dict(snapshot.summary())):
-            found = "REWRITTEN", f"somebody else rewrote the data files of {table.name}, without its hidden columns"
+            found = Reason(
+                "REWRITTEN", f"somebody else rewrote the data files of {table.name}, without its hidden columns"
+            )
         if snapshot.parentId() == table.published_snapshot:  # which may have expired since
             return found
         snapshot = None if snapshot.parentId() is None else metadata.snapshot(snapshot.parentId())
-    return found if snapshot is not None else ("INTEGRITY", f"somebody else wrote to {table.name}")
+    return found if snapshot is not None else Reason("INTEGRITY", f"somebody else wrote to {table.name}")
 
 
 def refuse_taken(lake: Lake, table: StreamTable, cut: Cut) -> None:
@@ -162,8 +161,8 @@ def refuse_taken(lake: Lake, table: StreamTable, cut: Cut) -> None:
         )
 
 
-def _dropped(table: StreamTable) -> tuple[str, str]:
-    return "INTEGRITY", f"somebody else dropped {table.name}"
+def _dropped(table: StreamTable) -> Reason:
+    return Reason("INTEGRITY", f"somebody else dropped {table.name}")
 
 
 def size_of(lake: Lake, item: Input, feeds: Feeds) -> Change:

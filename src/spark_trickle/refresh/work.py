@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from spark_trickle.catalog.changes import CatalogChange
 from spark_trickle.catalog.leases import Lease
+from spark_trickle.errors import Reason
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.publish import Member
 from spark_trickle.lake.staging import Counts, Staging
@@ -56,13 +57,13 @@ class Altered:
     options: TableOptions = field(default_factory=TableOptions)
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Reason:
         text = ["the definition was changed"] if self.definition else []
         if self.options.partitioned_by is not None:
             text.append(f"partitioned by {', '.join(map(str, self.options.partitioned_by)) or 'nothing'}")
         if self.options.clustered_by is not None:
             text.append(f"clustered by {', '.join(map(str, self.options.clustered_by)) or 'nothing'}")
-        return f"ALTERED: {'; '.join((*text, *self.settings))}"
+        return Reason("ALTERED", "; ".join((*text, *self.settings)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +88,24 @@ class Work:
     table: StreamTable
     stages: Stages = field(default_factory=Stages)
     refresh_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    decision: Decision = field(default_factory=lambda: Decision(Action.NO_DATA, ""))
+    decision: Decision | None = None  # None: it failed before there was one
     compiled: Compiled | None = None
     made: Made | None = None
     states: tuple[Work, ...] = ()
     retired: tuple[StreamTable, ...] = ()  # state tables that it needs no longer
 
+    @property
+    def action(self) -> Action:
+        assert self.decision is not None
+        return self.decision.action
+
     def result(self) -> RefreshResult:
+        assert self.decision is not None
         counts = self.made.counts if self.made is not None else Counts()
         return RefreshResult(
             name=str(self.table.name),
             action=self.decision.action,
-            reason=self.decision.reason,
+            reason=str(self.decision.reason),
             rows_inserted=counts.inserted,
             rows_updated=counts.updated,
             rows_deleted=counts.deleted,
@@ -142,7 +149,8 @@ def _change(run: Run, work: Work, owner: TableName | None) -> CatalogChange:
     table, made, compiled = work.table, work.made, work.compiled
     assert made is not None
     assert compiled is not None
-    staging, action = made.staging, work.decision.action
+    assert work.decision is not None
+    staging, action, reason = made.staging, work.decision.action, work.decision.reason
     if action is Action.SKIP:  # created empty: it has no frontier yet
         frontier = tuple(Dependency(d.input, d.kind, d.columns) for d in _dependencies(run, work))
     else:
@@ -151,7 +159,6 @@ def _change(run: Run, work: Work, owner: TableName | None) -> CatalogChange:
     by = run.initiated_by if owner is None else "owner"
     history = completed(work.result(), by, run.cut.instant, work.refresh_id, head, made.bytes_read)
     quiet = owner is not None and action is Action.NO_DATA
-    code, _, _ = work.decision.reason.partition(":")
     return CatalogChange(
         table=_row(run, work),
         dependencies=frontier,
@@ -159,7 +166,7 @@ def _change(run: Run, work: Work, owner: TableName | None) -> CatalogChange:
         is_running=owner is None and bool(table.id),
         clear_log=staging is not None and action is not Action.DIFFERENTIAL,
         log=None if staging is None else staging.log,
-        alert=(code, work.decision.reason) if owner is None and code in _ALERTS else None,
+        alert=(reason.code, str(reason)) if owner is None and reason.code in _ALERTS else None,
         owner=owner,
     )
 
@@ -173,7 +180,7 @@ def _row(run: Run, work: Work) -> StreamTable:
         table,
         columns=compiled.columns,
         incremental=compiled.incremental,
-        reason=compiled.reason,
+        reason=None if compiled.reason is None else str(compiled.reason),
         fingerprint=compiled.fingerprint,
         layout=compiled.layout,
         functions=compiled.functions,
@@ -192,7 +199,7 @@ def _row(run: Run, work: Work) -> StreamTable:
         # Tags and the like move the pointer, not the content; what comes before them may expire.
         snapshot = run.attempt.lake.facts(location).snapshot_id
         row = replace(row, published_pointer=location, published_snapshot=snapshot)
-    if work.decision.action is Action.SKIP:
+    if work.action is Action.SKIP:
         return replace(row, status=Status.INITIALIZING)
     return replace(row, status=Status.ACTIVE, data_timestamp=run.cut.instant, consecutive_errors=0, last_error=None)
 

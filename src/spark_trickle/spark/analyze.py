@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from spark_trickle.errors import TrickleError
+from spark_trickle.errors import ErrorCode, TrickleError
 from spark_trickle.model import Column, LakeFunction
 from spark_trickle.spark.compile import Leaves, PlainLeaves, compile_sql, quote
 from spark_trickle.sql.algebra import (
@@ -183,7 +183,7 @@ def _typed(branch: Operator, have: dict[str, str], want: dict[str, str]) -> Oper
 
 
 _DISK_FULL = ("No space left on device", "Disk quota exceeded", "ENOSPC")
-_ANALYSIS = {
+_ANALYSIS: dict[str, ErrorCode] = {
     "PARSE_SYNTAX_ERROR": "SYNTAX_ERROR",
     "TABLE_OR_VIEW_NOT_FOUND": "UNKNOWN_TABLE",
     "UNRESOLVED_COLUMN": "UNKNOWN_COLUMN",

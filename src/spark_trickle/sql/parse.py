@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from spark_trickle.errors import TrickleError
+from spark_trickle.errors import ErrorCode, TrickleError
 from spark_trickle.sql.dialect import DIALECT, EXPLICIT
 from spark_trickle.sql.pipe_syntax import as_select
 
@@ -133,7 +133,7 @@ def mark(text: str, start: int, end: int) -> str:
 
 
 def syntax_error(
-    message: str, text: str, start: int, end: int, *, code: str = "SYNTAX_ERROR", hint: str | None = None
+    message: str, text: str, start: int, end: int, *, code: ErrorCode = "SYNTAX_ERROR", hint: str | None = None
 ) -> TrickleError:
     what = message.rstrip(".")
     return TrickleError(code, f"{what}, at {at_offset(text, start)}:\n{mark(text, start, end)}", hint=hint)
