@@ -215,3 +215,22 @@ def test_the_change_feed_gives_the_very_values(module_tr: Trickle) -> None:
     with tr.changes("s.feeding", token) as found:
         rows = found.frame.selectExpr("_weight", "id", "get(map_keys(m), 0)", "hex(s)").collect()
     assert sorted(tuple(r) for r in rows) == [(-1, 1, "k", "FF"), (1, 1, "e", "FF")]
+
+
+def test_recursion_keeps_the_bytes_of_strings(tr: Trickle) -> None:
+    """Spark turns the rows of a small anchor into external rows, unless it is told not to."""
+    tr.sql("CREATE TABLE s.walk (k INT, g STRING, m MAP<STRING, INT>)")
+    tr.sql("INSERT INTO s.walk VALUES (1, CAST(X'C328' AS STRING), map('k3', 3, 'k1', 1, 'k5', 5, 'k2', 2, 'k4', 4))")
+    tr.create_stream_table(
+        "s.walked",
+        "WITH RECURSIVE w (c, k, g, m) AS (SELECT 0, k, g, map_keys(m) FROM s.walk UNION ALL "
+        "SELECT c + 1, t.k, w.g, w.m FROM w JOIN s.walk t ON t.k = w.k WHERE c < 1) SELECT c, g, m FROM w",
+        mode="differential",
+    )
+    for change in (
+        "INSERT INTO s.walk VALUES (1, CAST(X'FF' AS STRING), NULL), (2, 'x', map('a', 1))",
+        "DELETE FROM s.walk WHERE k = 1",
+    ):
+        tr.sql(change)
+        assert tr.refresh("s.walked").action is Action.DIFFERENTIAL
+        assert tr.verify("s.walked", deep=True).equal

@@ -100,6 +100,8 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.session.timeZone": settings.time_zone,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.adaptive.enabled": "true",
+        # A query gives what a stream table of it gives (`settings.py`).
+        "spark.sql.cteRecursionAnchorRowsLimitToConvertToLocalRelation": "0",
     }
     return conf | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
 

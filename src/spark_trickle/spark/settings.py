@@ -130,6 +130,9 @@ _NAMES = "we resolve names by Spark's default rules"
 _ROWS = "functions of the lake are called row by row with plain Python values"
 _OURS = "the SQL that a refresh runs needs it"
 
+_EXTERNAL = (
+    "the rows of a small anchor would become external rows, which changes bytes of strings and the order of maps"
+)
 _FIXED = _settings(f"""
 caseSensitive = false | {_NAMES}
 groupByAliases = true | {_NAMES}
@@ -180,6 +183,7 @@ preserveCharVarcharTypeInfo = false | results are stored as STRING
 storeAssignmentPolicy = ANSI | what is stored is what was computed
 sources.partitionOverwriteMode = STATIC | {_OURS}
 datetime.java8API.enabled = true | java.sql.Date cannot hold 1582-10-05 to 1582-10-14
+cteRecursionAnchorRowsLimitToConvertToLocalRelation = 0 | {_EXTERNAL}
 limit.initialNumPartitions = 10000 | small results are taken with a limit: all partitions at once, not in several jobs
 files.ignoreCorruptFiles = false | a file that cannot be read is an error, not fewer rows
 files.ignoreMissingFiles = false | a file that is gone is an error, not fewer rows
@@ -212,7 +216,7 @@ _FREE: tuple[tuple[str, str], ...] = (
     (
         _RUN,
         "adaptive.* autoBroadcastJoinThreshold broadcastExchange.* broadcastTimeout cache.* "
-        "cartesianProductExec.* classic.* codegen.* columnVector.* cteRecursionAnchorRowsLimitToConvertToLocalRelation "
+        "cartesianProductExec.* classic.* codegen.* columnVector.* "
         "defaultCacheStorageLevel exchange.* execution.* filesourceTableRelationCacheSize inMemoryColumnarStorage.* "
         "inMemoryTableScanStatistics.* join.* leafNodeDefaultParallelism limit.scaleUpFactor maxBroadcastTableSize "
         "maxConcurrentOutputFileWriters maxSinglePartitionBytes metadataCacheTTLSeconds objectHashAggregate.* "
@@ -283,7 +287,12 @@ FIXED: dict[str, Setting] = {s.key: s for s in _FIXED}
 # What the engine sets on its sessions; other fixed settings have Spark's default, and are unset.
 ENGINE: dict[str, str] = {
     f"spark.sql.{key}": str(FIXED[f"spark.sql.{key}"].value)
-    for key in ("datetime.java8API.enabled", "limit.initialNumPartitions", "variable.substitute")
+    for key in (
+        "cteRecursionAnchorRowsLimitToConvertToLocalRelation",
+        "datetime.java8API.enabled",
+        "limit.initialNumPartitions",
+        "variable.substitute",
+    )
 }
 # What people call them.
 ALIASES = {"time_zone": TIME_ZONE, "timezone": TIME_ZONE, "ansi": ANSI}
