@@ -14,6 +14,7 @@ from spark_trickle.spark.session import ICEBERG, POSTGRES, SQLITE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+collect_ignore = ["engine/shop_functions.py"]  # a module of functions for the lake: it needs a Spark session
 PACKAGES = ",".join((ICEBERG, SQLITE, POSTGRES))
 # These tests compare every result themselves; tests/engine/test_definition_check.py and the fuzzer have the check on.
 QUICK: dict[str, Any] = {"shuffle_partitions": 2, "check_definition": "off"}

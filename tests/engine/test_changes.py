@@ -87,7 +87,7 @@ def test_a_consumer_of_the_same_tick_reads_no_file_of_its_upstream(
         opened.clear()
         result = tr.refresh("s.c")
         assert result.action is Action.DIFFERENTIAL
-        assert opened == {"s__a": ("handed over", 0, 0), "s__b": ("handed over", 0, 0)}
+        assert opened == {"a": ("handed over", 0, 0), "b": ("handed over", 0, 0)}
         check(tr, *CHAIN)
     assert log_files(tr) == set()
     change(tr, 2)
@@ -113,8 +113,8 @@ def test_later_consumers_read_the_log_and_the_last_one_trims_it(
     tr.sql("INSERT INTO s.src VALUES (300, 'k0', 5, 1.5), (300, 'k0', 5, 1.5)")
     assert "log" not in tr.refresh("s.a").stages  # what only adds rows is in the added files already
     assert len(log_of(tr, "s.a")) == 2
-    tr.sql("CALL lake.system.rewrite_data_files(table => 's.a', options => map('rewrite-all', 'true'))")
-    change(tr, 2)  # on top of the compaction
+    tr.sql("CALL lake.system.rewrite_manifests('s.a')")  # a snapshot that replaces no row
+    change(tr, 2)
     tr.refresh("s.a")
     assert len(log_of(tr, "s.a")) == 3
 
@@ -258,7 +258,7 @@ def test_changes_add_up_to_the_difference_from_every_point(chain: Trickle) -> No
     for event in (None, *EVENTS):
         if event == "compact":
             for name in names:
-                tr.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))")
+                tr.sql(f"CALL lake.system.rewrite_manifests('{name}')")
         elif event is not None:
             if event != "full":
                 tr.sql(event)

@@ -219,8 +219,8 @@ def test_refusals(lake: Trickle, module: Path) -> None:
         ("f", f"{HERE}:Decimal", "int"): "is not a plain Python function",
         ("f", f"{HERE}:dataclass", "int"): "is defined in dataclasses",
         ("f", "rates:scale", "number(3)"): "'number(3)' is not a Spark type",
-        ("s.f", "rates:scale", "int"): "no name",
-        ("", "rates:scale", "int"): "no name",
+        ("s.f", "rates:scale", "int"): "is not a valid function name",
+        ("", "rates:scale", "int"): "is not a valid function name",
         ("upper", "rates:scale", "int"): "a function of Spark",
         ("select", "rates:scale", "int"): "select",
     }

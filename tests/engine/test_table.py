@@ -292,7 +292,8 @@ def test_partitions_order_comments_and_properties(lake: Trickle) -> None:
     # CREATE OR REPLACE says it anew.
     replaced = lake.sql("CREATE OR REPLACE STREAM TABLE s.laid PARTITIONED BY (k) AS SELECT id, k, v FROM s.src")
     assert "partitioned by k" in replaced.reason
-    assert lake.sql("SELECT count(DISTINCT partition) FROM s.laid.files").first()[0] == 4
+    keys = lake.sql("SELECT count(DISTINCT k) FROM s.src").first()[0]
+    assert lake.sql("SELECT count(DISTINCT partition) FROM s.laid.files").first()[0] == keys
     assert lake.verify("s.laid", deep=True).equal
     same = lake.sql(
         "CREATE OR REPLACE STREAM TABLE s.laid PARTITIONED BY (k) COMMENT 'x' AS SELECT id, k, v FROM s.src"
