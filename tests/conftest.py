@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew instead of comparing")
 
 
+ALL = os.environ.get("TRICKLE_TEST_ALL") == "1"  # `make test-all`: the slow crosses, too
 # Files that take longest, the longest first: two processes then end at about the same time.
 LONG = (
+    "tpch/test_tpch.py",
     "engine/test_delta_lake.py",
-    "engine/test_settings.py",
-    "cli/test_demo.py",
+    "events/test_events.py",
+    "engine/test_values.py",
     "engine/test_invariant.py",
     "fuzz/test_fuzz.py",
     "engine/test_states.py",
