@@ -15,7 +15,7 @@ setup: $(STAMP) java ## Make .venv, install everything into it, see that Java is
 demo: setup ## Run the demo: a small shop, five stream tables, four rounds of changes (under 3 minutes)
 	@$(BIN)/trickle demo
 
-test: setup jars ## Run the test suite in two processes (about 25 minutes on 2 cores)
+test: setup jars ## Run the test suite in two processes (about 32 minutes on 2 cores)
 	@scripts/need-postgres.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
