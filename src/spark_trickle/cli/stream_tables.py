@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from spark_trickle.cli.common import all_names, each, open_lake, output, pairs, read_text, usage
+
+
+def _repeated(option: str, metavar: str, says: str) -> Any:
+    return typer.Option(option, metavar=metavar, help=f"{says}; may be repeated.", show_default=False)
+
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A stream table, such as shop.revenue.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Stream tables.")]
@@ -21,40 +26,36 @@ Schedule = Annotated[
 Mode = Annotated[str | None, typer.Option("--mode", "-m", help="auto, differential or full.", show_default=False)]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
+    _repeated(
         "--set",
-        metavar="KEY=VALUE",
-        help="A Spark setting that the definition runs under, such as time_zone=Europe/Berlin; may be repeated.",
-        show_default=False,
+        "KEY=VALUE",
+        "A Spark setting that the definition runs under, such as time_zone=Europe/Berlin",
     ),
 ]
 PartitionBy = Annotated[
     list[str] | None,
-    typer.Option(
+    _repeated(
         "--partition-by",
-        metavar="TERM",
-        help="Partition the table by a column, by 'year(ts)', 'month(ts)', 'day(ts)' or 'hour(ts)' of one, by "
-        "'bucket(16, id)' or by 'truncate(4, code)'; may be repeated.",
-        show_default=False,
+        "TERM",
+        "Partition the table by a column, by 'year(ts)', 'month(ts)', 'day(ts)' or 'hour(ts)' of one, by "
+        "'bucket(16, id)' or by 'truncate(4, code)'",
     ),
 ]
 ClusterBy = Annotated[
     list[str] | None,
-    typer.Option(
+    _repeated(
         "--cluster-by",
-        metavar="COLUMN",
-        help="Sort the table's files by a column, such as region or 'amount DESC'; may be repeated.",
-        show_default=False,
+        "COLUMN",
+        "Sort the table's files by a column, such as region or 'amount DESC'",
     ),
 ]
 Comment = Annotated[str | None, typer.Option("--comment", help="A comment on the table.", show_default=False)]
 Property = Annotated[
     list[str] | None,
-    typer.Option(
+    _repeated(
         "--property",
-        metavar="KEY=VALUE",
-        help="An Iceberg table property, such as write.parquet.compression-codec=zstd; may be repeated.",
-        show_default=False,
+        "KEY=VALUE",
+        "An Iceberg table property, such as write.parquet.compression-codec=zstd",
     ),
 ]
 Star = Annotated[

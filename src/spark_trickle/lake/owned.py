@@ -33,7 +33,7 @@ from spark_trickle.spark.compile import quote
 from spark_trickle.sql.scalar import in_ddl
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 PROPERTIES = {STREAM_TABLE_MARK: "true", "write.metadata.compression-codec": "none"}
 
@@ -107,10 +107,8 @@ def layout_of(metadata: Java) -> TableOptions:
 def set_properties(lake: Lake, name: TableName, options: TableOptions) -> None:
     """A comment and properties, as a commit of their own: they change no row."""
     update = lake.load(name).updateProperties()
-    for key, value in options.properties:
+    for key, value in _said(options).items():
         update = update.set(key, value)
-    if options.comment is not None:
-        update = update.set("comment", options.comment)
     update.commit()
 
 
@@ -123,20 +121,22 @@ def stand_in(session: SparkSession, table: Java, full: str) -> Java:
     return jvm.static_table(session, metadata.discardChanges().build(), table.name())
 
 
-def clustering(attempt: Attempt, name: TableName) -> list[str]:
-    """Expressions that rows of one partition, and neighbours in the table's order, have in common."""
-    metadata = attempt.lake.metadata(attempt.pointers[name].location)
-    functions = f"{quote(attempt.slot.catalog)}.system"
+def laid_out(attempt: Attempt, name: TableName, rows: DataFrame) -> DataFrame:
+    """Rows of one partition, and neighbours in the table's order, beside each other: few files, each for a range."""
+    from pyspark.sql import functions as F
+
+    had = layout_of(attempt.lake.metadata(attempt.pointers[name].location))
     terms = []
-    for part in _partitions(metadata, metadata.schema()):
+    for part in had.partitioned_by or ():
         if part.transform == "identity":
-            terms.append(quote(part.column))
+            terms.append(F.col(quote(part.column)))
         else:
+            function = f"{quote(attempt.slot.catalog)}.system.{_FUNCTIONS[part.transform]}"
             argument = "" if part.argument is None else f"{part.argument}, "
-            terms.append(f"{functions}.{_FUNCTIONS[part.transform]}({argument}{quote(part.column)})")
-    for by in _sorting(metadata, metadata.schema()):
-        terms.append(f"{quote(by.column)} {'DESC' if by.descending else 'ASC'}")
-    return terms
+            terms.append(F.expr(f"{function}({argument}{quote(part.column)})"))
+    for by in had.clustered_by or ():
+        terms.append(F.col(quote(by.column)).desc() if by.descending else F.col(quote(by.column)))
+    return rows.repartitionByRange(*terms).sortWithinPartitions(*terms) if terms else rows
 
 
 _FUNCTIONS = {
@@ -162,11 +162,15 @@ def iceberg_fields(session: SparkSession, columns: Sequence[Column]) -> list[Sch
 
 def _properties(session: SparkSession, options: TableOptions) -> Java:
     given = jvm.handles(session).jvm.java.util.HashMap()
-    for key, value in {**PROPERTIES, **dict(options.properties)}.items():
+    for key, value in {**PROPERTIES, **_said(options)}.items():
         given.put(key, value)
-    if options.comment is not None:
-        given.put("comment", options.comment)
     return given
+
+
+def _said(options: TableOptions) -> dict[str, str]:
+    """Properties and comment, which is a property to Iceberg."""
+    comment = {} if options.comment is None else {"comment": options.comment}
+    return {**dict(options.properties), **comment}
 
 
 def _spec(session: SparkSession, schema: Java, fields: Sequence[PartitionField], name: TableName) -> Java:

@@ -88,14 +88,7 @@ class Staging:
         """The whole content at once, laid out as the table's partitions and order ask for."""
         session = self.attempt.session
         table = self.attempt.load(self.name)
-        frame = session.sql(select)
-        terms = owned.clustering(self.attempt, self.name)
-        if terms:
-            from pyspark.sql import functions as F
-
-            by = [F.expr(t.removesuffix(" ASC").removesuffix(" DESC")) for t in terms]
-            by = [b.desc() if t.endswith(" DESC") else b for b, t in zip(by, terms, strict=True)]
-            frame = frame.repartitionByRange(*by).sortWithinPartitions(*by)
+        frame = owned.laid_out(self.attempt, self.name, session.sql(select))
         through = owned.stand_in(session, table, self.schema)
         if self.base is None:
             append_and_delete(session, table, frame, {}, through=through)

@@ -19,6 +19,7 @@ COMPARABLE = 0.5
 ENOUGH = 2
 # After so many refreshes that were FULL for their cost, DIFFERENTIAL is tried again.
 PATIENCE = 5
+NO_CHANGE = Reason("NO_CHANGE", "no input changed since the last refresh")
 _NO_RULE = Reason("NOT_INCREMENTAL", "no delta rule")
 
 
@@ -80,7 +81,7 @@ def decide_early(s: Situation) -> Decision | None:
             raise TrickleError("NOT_INCREMENTAL", str(s.not_incremental or _NO_RULE))
         return Decision(Action.FULL, s.not_incremental or _NO_RULE)
     if not s.pending:
-        return Decision(Action.NO_DATA, Reason("NO_CHANGE", "no input changed since the last refresh"))
+        return Decision(Action.NO_DATA, NO_CHANGE)
     if mode is Mode.FULL:
         return Decision(Action.FULL, Reason("MODE", "the stream table's mode is FULL"))
     if not s.incremental:

@@ -26,7 +26,7 @@ from spark_trickle.model import (
     Verification,
 )
 from spark_trickle.refresh.as_written import definition_view, notices
-from spark_trickle.refresh.decide import Decision, decide_early
+from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_early
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import Difference, compare
 from spark_trickle.refresh.full import full_select
@@ -88,9 +88,7 @@ class Inspector:
                 table, asked = known[name], mode if name in names else None
                 above = [str(d.input) for d in table.reads if d.input in pending]
                 if name not in pending:
-                    found.append(
-                        PlannedRefresh(str(name), Action.NO_DATA, "NO_CHANGE: no input changed since the last refresh")
-                    )
+                    found.append(PlannedRefresh(str(name), Action.NO_DATA, str(NO_CHANGE)))
                     continue
                 compiled = r.compile(attempt, table, cut, known)
                 planned = self._planned(attempt, table, compiled, cut, asked, measure=True)

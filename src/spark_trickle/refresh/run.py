@@ -28,7 +28,7 @@ from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Action, Mode, Pointer, RefreshResult, Status, StreamTable, TableName, TableOptions
 from spark_trickle.refresh.compiler import Compiler
-from spark_trickle.refresh.decide import Decision, decide_by_cost, decide_early
+from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, Definition, StateTable
 from spark_trickle.refresh.definition_check import misread
 from spark_trickle.refresh.differential import Differential
@@ -148,8 +148,7 @@ class Refresher:
         return tuple(found)
 
     def _no_data(self, table: StreamTable, cut: Cut, stages: Stages, initiated_by: str) -> RefreshResult:
-        reason = str(Reason("NO_CHANGE", "no input changed since the last refresh"))
-        result = RefreshResult(str(table.name), Action.NO_DATA, reason, seconds=round(stages.total, 4))
+        result = RefreshResult(str(table.name), Action.NO_DATA, str(NO_CHANGE), seconds=round(stages.total, 4))
         with self.store.write() as tx:
             tx.add_refresh(completed(result, initiated_by, cut.instant), table.id)
             tx.update_stream_table(table.id, data_timestamp=cut.instant)
@@ -409,7 +408,7 @@ class Refresher:
             try:
                 staging.discard()
             except Exception as error:
-                _log.warning("files of a failed refresh of %s stay inputs_moved: %s", staging.name, error)
+                _log.warning("files of a failed refresh of %s stay behind: %s", staging.name, error)
 
     def _failed(self, work: Work, error: TrickleError, *, own: bool = True) -> None:
         """Keep the failure; the old content stays readable. What failed elsewhere is no fault of this table."""

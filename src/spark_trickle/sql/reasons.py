@@ -199,9 +199,7 @@ REASONS: dict[str, Entry] = {
 }
 
 # An operator without a rule is refused under its own name.
-_OPERATOR = Entry(
-    _NOT_YET, "An operator of the query has no delta rule.", "Write it in another way, or use mode AUTO."
-)
+_OPERATOR = Entry(_NOT_YET, "An operator of the query has no delta rule.", "Write it in another way, or use mode AUTO.")
 
 
 def reason_of(name: str) -> Entry:
