@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_trickle.delta.root import Comparison
+from spark_trickle.delta.plans.plan import Comparison
 from spark_trickle.delta.states import Openness, StateTree, cut_states, must_store, openness
 from spark_trickle.errors import NotIncremental
 from spark_trickle.model import Column, TableName

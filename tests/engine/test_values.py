@@ -12,8 +12,9 @@ import pytest
 
 from spark_trickle import Action, Trickle
 from spark_trickle.spark.analyze import type_text
-from spark_trickle.spark.identity import identity
 from spark_trickle.spark.runtime import register_functions
+from spark_trickle.sql.identity import identity
+from spark_trickle.sql.scalar import column
 
 pytestmark = pytest.mark.spark
 
@@ -170,7 +171,8 @@ def same(tr: Trickle, name: str, query: str) -> None:
     schema = spark.sql(query).schema
     stored = spark.table(name).schema
     forms = [
-        ", ".join(identity(f"`{f.name}`", type_text(f.dataType)) for f in fields.fields) for fields in (schema, stored)
+        ", ".join(identity(column(f.name), type_text(f.dataType)).sql() for f in fields.fields)
+        for fields in (schema, stored)
     ]
     for one, other in (
         (f"SELECT {forms[0]} FROM ({query})", f"SELECT {forms[1]} FROM {name}"),

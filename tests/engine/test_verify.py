@@ -35,7 +35,8 @@ def tamper(tr: Trickle, name: str, where: str, *, state: bool = False, copies: i
         columns = [f["name"] for f in json.loads(part.file_schema)["fields"]]
         items = ", ".join(f"IF({where}, {changes.get(c, c)}, {c}) AS {c}" for c in columns)
         times = f"explode(array_repeat(1, IF({where}, {copies}, 1)))"
-        staging.overwrite(f"SELECT {', '.join(columns)} FROM (SELECT {items}, {times} FROM {staging.target})")
+        select = f"SELECT {', '.join(columns)} FROM (SELECT {items}, {times} FROM {staging.target})"
+        staging.overwrite(attempt.session.sql(select))
         with r.store.write() as tx:
             tx.swap_pointer(part.name, pointer.location, staging.location)
             tx.update_stream_table(part.id, published_pointer=staging.location, published_snapshot=staging.head)

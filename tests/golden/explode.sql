@@ -2,6 +2,26 @@
 -- query
 SELECT id, e.v FROM a LATERAL VIEW OUTER explode(array(v, id)) e AS v
 -- delta
+-- changes of s.a
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+
+-- stored rows of s.explode
+CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.explode` AS
+SELECT *, xxhash64(`id`, `v`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+  SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
+),
+explode_2 AS (
+  SELECT `a_id`, `a_v`, `v` FROM asof_1 LATERAL VIEW OUTER explode(array(`a_v`, `a_id`)) `e` AS `v`
+),
+project_3 AS (
+  SELECT `a_id` AS `id`, `v` AS `v_2` FROM explode_2
+)
+SELECT `id`, `v_2` AS `v` FROM project_3);
+
+-- delta
+CREATE OR REPLACE TEMPORARY VIEW `delta` AS
 WITH changes_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
@@ -13,5 +33,48 @@ project_3 AS (
 ),
 project_4 AS (
   SELECT `id`, `v_2` AS `v`, `_t_w` FROM project_3
+),
+aggregate_5 AS (
+  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM project_4 GROUP BY 1, 2
+),
+filter_6 AS (
+  SELECT `id`, `v`, `_t_w` FROM aggregate_5 WHERE NOT (`_t_w` = 0)
 )
-SELECT `id`, `v`, `_t_w` FROM project_4
+SELECT `id`, `v`, xxhash64(`id`, `v`) AS `_t_hash`, `_t_w` FROM filter_6;
+
+-- leaving, if rows leave
+CREATE OR REPLACE TEMPORARY VIEW `leaving` AS
+WITH filter_1 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+),
+stored_2 AS (
+  SELECT `id` AS `_t_o_id`, `v` AS `_t_o_v`, `_t_hash` AS `_t_o__t_hash`, _file AS `_t_file`, _pos AS `_t_pos` FROM `stored rows of s.explode`
+),
+join_3 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_v`, `_t_o__t_hash`, `_t_file`, `_t_pos` FROM filter_1
+  JOIN stored_2 ON (`_t_o__t_hash` = `_t_hash`) AND (`_t_o_id` <=> `id`) AND (`_t_o_v` <=> `v`)
+),
+window_4 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_v`, `_t_o__t_hash`, `_t_file`, `_t_pos`, row_number() OVER (PARTITION BY `_t_hash`, `id`, `v` ORDER BY `_t_file`, `_t_pos`) AS `_t_rn` FROM join_3
+),
+filter_5 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_v`, `_t_o__t_hash`, `_t_file`, `_t_pos`, `_t_rn` FROM window_4 WHERE NOT (`_t_rn` > (0 - `_t_w`))
+)
+SELECT `_t_file`, `_t_pos` FROM filter_5;
+
+-- rows that enter and leave
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.explode` AS
+WITH filter_1 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` > 0
+),
+explode_2 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_copy`, `_t_w` FROM filter_1 LATERAL VIEW explode(array_repeat(1, CAST(`_t_w` AS INT))) `e` AS `_t_copy`
+),
+project_3 AS (
+  SELECT `id`, `v`, `_t_hash` FROM explode_2
+),
+filter_4 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+)
+SELECT `id`, `v`, `_t_hash`, 1L AS `_t_w` FROM project_3
+  UNION ALL SELECT `id`, `v`, `_t_hash`, `_t_w` FROM filter_4

@@ -4,11 +4,76 @@ SELECT id, v FROM a
 WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.w > a.v) AND id NOT IN (SELECT a_id FROM b WHERE a_id < 9 AND w = 1)
 AND (v = 3 OR k IN (SELECT k FROM b WHERE w > 4))
 -- delta
+-- changes of s.a
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a`);
+
+-- changes of s.b
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `k`, `w`, `a_id` FROM `s`.`b` EXCEPT ALL SELECT `k`, `w`, `a_id` FROM `s`.`b` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `k`, `w`, `a_id` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `k`, `w`, `a_id` FROM `s`.`b`);
+
+-- stored rows of s.matched
+CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.matched` AS
+SELECT *, xxhash64(`id`, `v`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
+),
+asof_2 AS (
+  SELECT `k` AS `b_k`, `w` AS `b_w` FROM `s`.`b` VERSION AS OF 1
+),
+project_3 AS (
+  SELECT `b_k`, `b_w` FROM asof_2
+),
+project_4 AS (
+  SELECT `b_k`, `b_w` FROM project_3
+),
+matched_5 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM asof_1 LEFT SEMI JOIN project_4 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
+),
+asof_6 AS (
+  SELECT `a_id` AS `b_a_id_2`, `w` AS `b_w_2` FROM `s`.`b` VERSION AS OF 1
+),
+project_7 AS (
+  SELECT `b_a_id_2` AS `a_id_2` FROM asof_6 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
+),
+project_8 AS (
+  SELECT `a_id_2` FROM project_7
+),
+matched_9 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_5 LEFT ANTI JOIN project_8 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
+),
+asof_10 AS (
+  SELECT `k` AS `b_k_3`, `w` AS `b_w_3` FROM `s`.`b` VERSION AS OF 1
+),
+project_11 AS (
+  SELECT `b_k_3` AS `k` FROM asof_10 WHERE `b_w_3` > 4
+),
+project_12 AS (
+  SELECT `k` FROM project_11
+),
+matched_13 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_9 LEFT SEMI JOIN project_12 ON (`a_k` = `k`)
+),
+matched_14 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_9 LEFT ANTI JOIN project_12 ON (`a_k` = `k`)
+),
+matched_15 AS (
+  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q` FROM matched_13
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q` FROM matched_14
+),
+project_16 AS (
+  SELECT `a_id` AS `id`, `a_v` AS `v` FROM matched_15 WHERE `a_v` = 3 OR `in_q`
+)
+SELECT `id`, `v` FROM project_16);
+
+-- delta
+CREATE OR REPLACE TEMPORARY VIEW `delta` AS
 WITH changes_1 AS (
   SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
 asof_2 AS (
-  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` /* at the frontier */
+  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 changes_3 AS (
   SELECT `k` AS `b_k`, `w` AS `b_w`, `_t_w` FROM `changes of s.b`
@@ -19,192 +84,301 @@ project_4 AS (
 project_5 AS (
   SELECT `b_k`, `b_w`, `_t_w` FROM project_4
 ),
-matched_6 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM asof_2 LEFT SEMI JOIN project_5 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
+project_6 AS (
+  SELECT `b_k` AS `partner_0` FROM project_5
 ),
-weigh_7 AS (
-  SELECT `a_id`, `a_k`, `a_v`, 1L AS `_t_w` FROM matched_6
+distinct_7 AS (
+  SELECT DISTINCT `partner_0` FROM project_6
 ),
-unionall_8 AS (
+restrict_8 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM asof_2 LEFT SEMI JOIN distinct_7 ON (`a_k`) <=> distinct_7.`partner_0`
+),
+matched_9 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM restrict_8 LEFT SEMI JOIN project_5 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
+),
+weigh_10 AS (
+  SELECT `a_id`, `a_k`, `a_v`, 1L AS `_t_w` FROM matched_9
+),
+unionall_11 AS (
   SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM changes_1
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_7
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_10
 ),
-asof_9 AS (
+asof_12 AS (
   SELECT `k` AS `b_k`, `w` AS `b_w` FROM `s`.`b`
 ),
-project_10 AS (
-  SELECT `b_k`, `b_w` FROM asof_9
+project_13 AS (
+  SELECT `a_k` AS `partner_0` FROM unionall_11
 ),
-project_11 AS (
-  SELECT `b_k`, `b_w` FROM project_10
+distinct_14 AS (
+  SELECT DISTINCT `partner_0` FROM project_13
 ),
-matched_12 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_8 LEFT SEMI JOIN project_11 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
+restrict_15 AS (
+  SELECT `b_k`, `b_w` FROM asof_12 LEFT SEMI JOIN distinct_14 ON (`b_k`) <=> distinct_14.`partner_0`
 ),
-asof_13 AS (
-  SELECT `k` AS `b_k`, `w` AS `b_w` FROM `s`.`b` /* at the frontier */
+project_16 AS (
+  SELECT `b_k`, `b_w` FROM restrict_15
 ),
-project_14 AS (
-  SELECT `b_k`, `b_w` FROM asof_13
+project_17 AS (
+  SELECT `b_k`, `b_w` FROM project_16
 ),
-project_15 AS (
-  SELECT `b_k`, `b_w` FROM project_14
+matched_18 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_11 LEFT SEMI JOIN project_17 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
 ),
-matched_16 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_6 LEFT SEMI JOIN project_15 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
+asof_19 AS (
+  SELECT `k` AS `b_k`, `w` AS `b_w` FROM `s`.`b` VERSION AS OF 1
 ),
-weigh_17 AS (
-  SELECT `a_id`, `a_k`, `a_v`, -1L AS `_t_w` FROM matched_16
+project_20 AS (
+  SELECT `a_k` AS `partner_0` FROM matched_9
 ),
-unionall_18 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM matched_12
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_17
+distinct_21 AS (
+  SELECT DISTINCT `partner_0` FROM project_20
 ),
-matched_19 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM asof_2 LEFT SEMI JOIN project_15 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
-),
-changes_20 AS (
-  SELECT `a_id` AS `b_a_id_2`, `w` AS `b_w_2`, `_t_w` FROM `changes of s.b`
-),
-filter_21 AS (
-  SELECT `b_a_id_2`, `b_w_2`, `_t_w` FROM changes_20 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
-),
-project_22 AS (
-  SELECT `b_a_id_2` AS `a_id_2`, `_t_w` FROM filter_21
+restrict_22 AS (
+  SELECT `b_k`, `b_w` FROM asof_19 LEFT SEMI JOIN distinct_21 ON (`b_k`) <=> distinct_21.`partner_0`
 ),
 project_23 AS (
-  SELECT `a_id_2`, `_t_w` FROM project_22
+  SELECT `b_k`, `b_w` FROM restrict_22
 ),
-matched_24 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_19 LEFT SEMI JOIN project_23 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
+project_24 AS (
+  SELECT `b_k`, `b_w` FROM project_23
 ),
-weigh_25 AS (
-  SELECT `a_id`, `a_k`, `a_v`, 1L AS `_t_w` FROM matched_24
+matched_25 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_9 LEFT SEMI JOIN project_24 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
 ),
-unionall_26 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_18
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_25
+weigh_26 AS (
+  SELECT `a_id`, `a_k`, `a_v`, -1L AS `_t_w` FROM matched_25
 ),
-asof_27 AS (
-  SELECT `a_id` AS `b_a_id_2`, `w` AS `b_w_2` FROM `s`.`b`
+unionall_27 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM matched_18
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_26
 ),
-filter_28 AS (
-  SELECT `b_a_id_2`, `b_w_2` FROM asof_27 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
+project_28 AS (
+  SELECT `b_k`, `b_w` FROM asof_19
 ),
 project_29 AS (
-  SELECT `b_a_id_2` AS `a_id_2` FROM filter_28
+  SELECT `b_k`, `b_w` FROM project_28
 ),
-project_30 AS (
-  SELECT `a_id_2` FROM project_29
+matched_30 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM asof_2 LEFT SEMI JOIN project_29 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
 ),
-matched_31 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_26 LEFT ANTI JOIN project_30 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
+changes_31 AS (
+  SELECT `a_id` AS `b_a_id_2`, `w` AS `b_w_2`, `_t_w` FROM `changes of s.b`
 ),
-asof_32 AS (
-  SELECT `a_id` AS `b_a_id_2`, `w` AS `b_w_2` FROM `s`.`b` /* at the frontier */
+project_32 AS (
+  SELECT `b_a_id_2` AS `a_id_2`, `_t_w` FROM changes_31 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
 ),
-filter_33 AS (
-  SELECT `b_a_id_2`, `b_w_2` FROM asof_32 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
+project_33 AS (
+  SELECT `a_id_2`, `_t_w` FROM project_32
 ),
-project_34 AS (
-  SELECT `b_a_id_2` AS `a_id_2` FROM filter_33
+matched_34 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_30 LEFT SEMI JOIN project_33 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
 ),
-project_35 AS (
-  SELECT `a_id_2` FROM project_34
+weigh_35 AS (
+  SELECT `a_id`, `a_k`, `a_v`, 1L AS `_t_w` FROM matched_34
 ),
-matched_36 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_24 LEFT ANTI JOIN project_35 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
+unionall_36 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_27
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_35
 ),
-weigh_37 AS (
-  SELECT `a_id`, `a_k`, `a_v`, -1L AS `_t_w` FROM matched_36
+asof_37 AS (
+  SELECT `a_id` AS `b_a_id_2`, `w` AS `b_w_2` FROM `s`.`b`
 ),
-unionall_38 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM matched_31
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_37
+project_38 AS (
+  SELECT `b_a_id_2` AS `a_id_2` FROM asof_37 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
 ),
-matched_39 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_19 LEFT ANTI JOIN project_35 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
+project_39 AS (
+  SELECT `a_id_2` FROM project_38
 ),
-changes_40 AS (
-  SELECT `k` AS `b_k_3`, `w` AS `b_w_3`, `_t_w` FROM `changes of s.b`
+matched_40 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_36 LEFT ANTI JOIN project_39 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
 ),
-filter_41 AS (
-  SELECT `b_k_3`, `b_w_3`, `_t_w` FROM changes_40 WHERE `b_w_3` > 4
+asof_41 AS (
+  SELECT `a_id` AS `b_a_id_2`, `w` AS `b_w_2` FROM `s`.`b` VERSION AS OF 1
 ),
 project_42 AS (
-  SELECT `b_k_3` AS `k`, `_t_w` FROM filter_41
+  SELECT `b_a_id_2` AS `a_id_2` FROM asof_41 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
 ),
 project_43 AS (
-  SELECT `k`, `_t_w` FROM project_42
+  SELECT `a_id_2` FROM project_42
 ),
 matched_44 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_39 LEFT SEMI JOIN project_43 ON (`a_k` = `k`)
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_34 LEFT ANTI JOIN project_43 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
 ),
 weigh_45 AS (
-  SELECT `a_id`, `a_k`, `a_v`, 1L AS `_t_w` FROM matched_44
+  SELECT `a_id`, `a_k`, `a_v`, -1L AS `_t_w` FROM matched_44
 ),
 unionall_46 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_38
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM matched_40
   UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_45
 ),
-asof_47 AS (
-  SELECT `k` AS `b_k_3`, `w` AS `b_w_3` FROM `s`.`b`
+changes_47 AS (
+  SELECT `k` AS `b_k_3`, `w` AS `b_w_3`, `_t_w` FROM `changes of s.b`
 ),
-filter_48 AS (
-  SELECT `b_k_3`, `b_w_3` FROM asof_47 WHERE `b_w_3` > 4
+project_48 AS (
+  SELECT `b_k_3` AS `k`, `_t_w` FROM changes_47 WHERE `b_w_3` > 4
 ),
 project_49 AS (
-  SELECT `b_k_3` AS `k` FROM filter_48
+  SELECT `k`, `_t_w` FROM project_48
 ),
 project_50 AS (
-  SELECT `k` FROM project_49
+  SELECT `k` AS `partner_0` FROM project_49
 ),
-matched_51 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_46 LEFT SEMI JOIN project_50 ON (`a_k` = `k`)
+distinct_51 AS (
+  SELECT DISTINCT `partner_0` FROM project_50
 ),
-matched_52 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_46 LEFT ANTI JOIN project_50 ON (`a_k` = `k`)
+restrict_52 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM asof_2 LEFT SEMI JOIN distinct_51 ON (`a_k`) <=> distinct_51.`partner_0`
 ),
-matched_53 AS (
-  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q`, `_t_w` FROM matched_51
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q`, `_t_w` FROM matched_52
+project_53 AS (
+  SELECT `a_k` AS `partner_0` FROM restrict_52
 ),
-asof_54 AS (
-  SELECT `k` AS `b_k_3`, `w` AS `b_w_3` FROM `s`.`b` /* at the frontier */
+distinct_54 AS (
+  SELECT DISTINCT `partner_0` FROM project_53
 ),
-filter_55 AS (
-  SELECT `b_k_3`, `b_w_3` FROM asof_54 WHERE `b_w_3` > 4
+restrict_55 AS (
+  SELECT `b_k`, `b_w` FROM asof_19 LEFT SEMI JOIN distinct_54 ON (`b_k`) <=> distinct_54.`partner_0`
 ),
 project_56 AS (
-  SELECT `b_k_3` AS `k` FROM filter_55
+  SELECT `b_k`, `b_w` FROM restrict_55
 ),
 project_57 AS (
-  SELECT `k` FROM project_56
+  SELECT `b_k`, `b_w` FROM project_56
 ),
 matched_58 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_44 LEFT SEMI JOIN project_57 ON (`a_k` = `k`)
+  SELECT `a_id`, `a_k`, `a_v` FROM restrict_52 LEFT SEMI JOIN project_57 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
 ),
 matched_59 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_44 LEFT ANTI JOIN project_57 ON (`a_k` = `k`)
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_58 LEFT ANTI JOIN project_43 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
 ),
 matched_60 AS (
-  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q` FROM matched_58
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q` FROM matched_59
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_59 LEFT SEMI JOIN project_49 ON (`a_k` = `k`)
 ),
 weigh_61 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `in_q`, -1L AS `_t_w` FROM matched_60
+  SELECT `a_id`, `a_k`, `a_v`, 1L AS `_t_w` FROM matched_60
 ),
 unionall_62 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM matched_53
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM weigh_61
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_46
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_61
 ),
-filter_63 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM unionall_62 WHERE `a_v` = 3 OR `in_q`
+asof_63 AS (
+  SELECT `k` AS `b_k_3`, `w` AS `b_w_3` FROM `s`.`b`
 ),
 project_64 AS (
-  SELECT `a_id` AS `id`, `a_v` AS `v`, `_t_w` FROM filter_63
+  SELECT `a_k` AS `partner_0` FROM unionall_62
 ),
-project_65 AS (
-  SELECT `id`, `v`, `_t_w` FROM project_64
+distinct_65 AS (
+  SELECT DISTINCT `partner_0` FROM project_64
+),
+restrict_66 AS (
+  SELECT `b_k_3`, `b_w_3` FROM asof_63 LEFT SEMI JOIN distinct_65 ON (`b_k_3`) <=> distinct_65.`partner_0`
+),
+filter_67 AS (
+  SELECT `b_k_3`, `b_w_3` FROM restrict_66 WHERE `b_w_3` > 4
+),
+project_68 AS (
+  SELECT `b_k_3` AS `k` FROM filter_67
+),
+project_69 AS (
+  SELECT `k` FROM project_68
+),
+matched_70 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_62 LEFT SEMI JOIN project_69 ON (`a_k` = `k`)
+),
+matched_71 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_62 LEFT ANTI JOIN project_69 ON (`a_k` = `k`)
+),
+matched_72 AS (
+  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q`, `_t_w` FROM matched_70
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q`, `_t_w` FROM matched_71
+),
+asof_73 AS (
+  SELECT `k` AS `b_k_3`, `w` AS `b_w_3` FROM `s`.`b` VERSION AS OF 1
+),
+project_74 AS (
+  SELECT `a_k` AS `partner_0` FROM matched_60
+),
+distinct_75 AS (
+  SELECT DISTINCT `partner_0` FROM project_74
+),
+restrict_76 AS (
+  SELECT `b_k_3`, `b_w_3` FROM asof_73 LEFT SEMI JOIN distinct_75 ON (`b_k_3`) <=> distinct_75.`partner_0`
+),
+filter_77 AS (
+  SELECT `b_k_3`, `b_w_3` FROM restrict_76 WHERE `b_w_3` > 4
+),
+project_78 AS (
+  SELECT `b_k_3` AS `k` FROM filter_77
+),
+project_79 AS (
+  SELECT `k` FROM project_78
+),
+matched_80 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_60 LEFT SEMI JOIN project_79 ON (`a_k` = `k`)
+),
+matched_81 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_60 LEFT ANTI JOIN project_79 ON (`a_k` = `k`)
+),
+matched_82 AS (
+  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q` FROM matched_80
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q` FROM matched_81
+),
+weigh_83 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `in_q`, -1L AS `_t_w` FROM matched_82
+),
+unionall_84 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM matched_72
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM weigh_83
+),
+filter_85 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM unionall_84 WHERE `a_v` = 3 OR `in_q`
+),
+project_86 AS (
+  SELECT `a_id` AS `id`, `a_v` AS `v`, `_t_w` FROM filter_85
+),
+project_87 AS (
+  SELECT `id`, `v`, `_t_w` FROM project_86
+),
+aggregate_88 AS (
+  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM project_87 GROUP BY 1, 2
+),
+filter_89 AS (
+  SELECT `id`, `v`, `_t_w` FROM aggregate_88 WHERE NOT (`_t_w` = 0)
 )
-SELECT `id`, `v`, `_t_w` FROM project_65
+SELECT `id`, `v`, xxhash64(`id`, `v`) AS `_t_hash`, `_t_w` FROM filter_89;
+
+-- leaving, if rows leave
+CREATE OR REPLACE TEMPORARY VIEW `leaving` AS
+WITH filter_1 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+),
+stored_2 AS (
+  SELECT `id` AS `_t_o_id`, `v` AS `_t_o_v`, `_t_hash` AS `_t_o__t_hash`, _file AS `_t_file`, _pos AS `_t_pos` FROM `stored rows of s.matched`
+),
+join_3 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_v`, `_t_o__t_hash`, `_t_file`, `_t_pos` FROM filter_1
+  JOIN stored_2 ON (`_t_o__t_hash` = `_t_hash`) AND (`_t_o_id` <=> `id`) AND (`_t_o_v` <=> `v`)
+),
+window_4 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_v`, `_t_o__t_hash`, `_t_file`, `_t_pos`, row_number() OVER (PARTITION BY `_t_hash`, `id`, `v` ORDER BY `_t_file`, `_t_pos`) AS `_t_rn` FROM join_3
+),
+filter_5 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_v`, `_t_o__t_hash`, `_t_file`, `_t_pos`, `_t_rn` FROM window_4 WHERE NOT (`_t_rn` > (0 - `_t_w`))
+)
+SELECT `_t_file`, `_t_pos` FROM filter_5;
+
+-- rows that enter and leave
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.matched` AS
+WITH filter_1 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` > 0
+),
+explode_2 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_copy`, `_t_w` FROM filter_1 LATERAL VIEW explode(array_repeat(1, CAST(`_t_w` AS INT))) `e` AS `_t_copy`
+),
+project_3 AS (
+  SELECT `id`, `v`, `_t_hash` FROM explode_2
+),
+filter_4 AS (
+  SELECT `id`, `v`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+)
+SELECT `id`, `v`, `_t_hash`, 1L AS `_t_w` FROM project_3
+  UNION ALL SELECT `id`, `v`, `_t_hash`, `_t_w` FROM filter_4

@@ -2,6 +2,23 @@
 -- query
 SELECT upper(k) AS letter, v % 3 AS rest FROM a
 -- delta
+-- changes of s.a
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `k`, `v` FROM `s`.`a` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `k`, `v` FROM `s`.`a`);
+
+-- stored rows of s.project
+CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.project` AS
+SELECT *, xxhash64(`letter`, `rest`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+  SELECT `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
+),
+project_2 AS (
+  SELECT upper(`a_k`) AS `letter`, `a_v` % 3 AS `rest` FROM asof_1
+)
+SELECT `letter`, `rest` FROM project_2);
+
+-- delta
+CREATE OR REPLACE TEMPORARY VIEW `delta` AS
 WITH changes_1 AS (
   SELECT `k` AS `a_k`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
@@ -10,5 +27,48 @@ project_2 AS (
 ),
 project_3 AS (
   SELECT `letter`, `rest`, `_t_w` FROM project_2
+),
+aggregate_4 AS (
+  SELECT `letter`, `rest`, sum(`_t_w`) AS `_t_w` FROM project_3 GROUP BY 1, 2
+),
+filter_5 AS (
+  SELECT `letter`, `rest`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0)
 )
-SELECT `letter`, `rest`, `_t_w` FROM project_3
+SELECT `letter`, `rest`, xxhash64(`letter`, `rest`) AS `_t_hash`, `_t_w` FROM filter_5;
+
+-- leaving, if rows leave
+CREATE OR REPLACE TEMPORARY VIEW `leaving` AS
+WITH filter_1 AS (
+  SELECT `letter`, `rest`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+),
+stored_2 AS (
+  SELECT `letter` AS `_t_o_letter`, `rest` AS `_t_o_rest`, `_t_hash` AS `_t_o__t_hash`, _file AS `_t_file`, _pos AS `_t_pos` FROM `stored rows of s.project`
+),
+join_3 AS (
+  SELECT `letter`, `rest`, `_t_hash`, `_t_w`, `_t_o_letter`, `_t_o_rest`, `_t_o__t_hash`, `_t_file`, `_t_pos` FROM filter_1
+  JOIN stored_2 ON (`_t_o__t_hash` = `_t_hash`) AND (`_t_o_letter` <=> `letter`) AND (`_t_o_rest` <=> `rest`)
+),
+window_4 AS (
+  SELECT `letter`, `rest`, `_t_hash`, `_t_w`, `_t_o_letter`, `_t_o_rest`, `_t_o__t_hash`, `_t_file`, `_t_pos`, row_number() OVER (PARTITION BY `_t_hash`, `letter`, `rest` ORDER BY `_t_file`, `_t_pos`) AS `_t_rn` FROM join_3
+),
+filter_5 AS (
+  SELECT `letter`, `rest`, `_t_hash`, `_t_w`, `_t_o_letter`, `_t_o_rest`, `_t_o__t_hash`, `_t_file`, `_t_pos`, `_t_rn` FROM window_4 WHERE NOT (`_t_rn` > (0 - `_t_w`))
+)
+SELECT `_t_file`, `_t_pos` FROM filter_5;
+
+-- rows that enter and leave
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.project` AS
+WITH filter_1 AS (
+  SELECT `letter`, `rest`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` > 0
+),
+explode_2 AS (
+  SELECT `letter`, `rest`, `_t_hash`, `_t_copy`, `_t_w` FROM filter_1 LATERAL VIEW explode(array_repeat(1, CAST(`_t_w` AS INT))) `e` AS `_t_copy`
+),
+project_3 AS (
+  SELECT `letter`, `rest`, `_t_hash` FROM explode_2
+),
+filter_4 AS (
+  SELECT `letter`, `rest`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+)
+SELECT `letter`, `rest`, `_t_hash`, 1L AS `_t_w` FROM project_3
+  UNION ALL SELECT `letter`, `rest`, `_t_hash`, `_t_w` FROM filter_4

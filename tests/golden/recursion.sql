@@ -7,30 +7,69 @@ WITH RECURSIVE r(id, w, level) AS (
 SELECT r.id, r.level, a.v FROM r JOIN a ON r.id = a.id
 -- delta
 -- hidden _trickle.s__recursion__state1
--- level 0
+
+-- changes of s.a
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+
+-- changes of s.b
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b`);
+
+-- stored rows of _trickle.s__recursion__state1
+CREATE OR REPLACE TEMPORARY VIEW `stored rows of _trickle.s__recursion__state1` AS
+SELECT *, xxhash64(`c0`, `c1`, `c2`, `_t_level`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+  SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
+),
+project_2 AS (
+  SELECT `a_id` AS `id`, CAST(`a_v` AS BIGINT) AS `column`, 0 AS `column_2` FROM asof_1 WHERE `a_id` < 9
+),
+project_3 AS (
+  SELECT `id` AS `r_id`, `column` AS `r_w`, `column_2` AS `r_level` FROM project_2
+),
+project_4 AS (
+  SELECT `r_id`, `r_w`, `r_level`, CAST(0 AS INT) AS `_t_level` FROM project_3
+),
+asof_5 AS (
+  SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b` VERSION AS OF 1
+),
+recursion_6 AS (
+  WITH RECURSIVE level_r(`r_id`, `r_w`, `r_level`, `_t_level`) AS (SELECT `r_id`, `r_w`, `r_level`, `_t_level` FROM project_4 UNION ALL SELECT `r_id`, `r_w`, `r_level`, `_t_level_of_step` + 1 AS `_t_level` FROM (SELECT CAST(`r_id` AS BIGINT) AS `r_id`, CAST(`r_w` AS BIGINT) AS `r_w`, CAST(`r_level` AS INT) AS `r_level`, `_t_level_of_step` FROM (SELECT `a_id_2` AS `r_id`, `w` AS `r_w`, `column_3` AS `r_level`, `_t_level_of_step` FROM (SELECT `b_a_id` AS `a_id_2`, `b_w` AS `w`, `l_r_level` + 1 AS `column_3`, `_t_level_of_step` FROM (SELECT `l_r_id`, `l_r_w`, `l_r_level`, `_t_level_of_step`, `b_a_id`, `b_w` FROM (SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level`, `_t_level` AS `_t_level_of_step` FROM level_r) AS step_1
+  JOIN asof_5 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)) AS step_2) AS step_3) AS step_4) AS step_5) SELECT `r_id`, `r_w`, `r_level`, `_t_level` FROM level_r
+)
+SELECT `r_id` AS `c0`, `r_w` AS `c1`, `r_level` AS `c2`, `_t_level` FROM recursion_6);
+
+-- levels 0
+CREATE OR REPLACE TEMPORARY VIEW `s__recursion__state1 levels 0` AS
 WITH changes_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
-filter_2 AS (
-  SELECT `a_id`, `a_v`, `_t_w` FROM changes_1 WHERE `a_id` < 9
+project_2 AS (
+  SELECT `a_id` AS `id`, CAST(`a_v` AS BIGINT) AS `column`, 0 AS `column_2`, `_t_w` FROM changes_1 WHERE `a_id` < 9
 ),
 project_3 AS (
-  SELECT `a_id` AS `id`, CAST(`a_v` AS BIGINT) AS `column`, 0 AS `column_2`, `_t_w` FROM filter_2
+  SELECT `id` AS `r_id`, `column` AS `r_w`, `column_2` AS `r_level`, `_t_w` FROM project_2
 ),
-project_4 AS (
-  SELECT `id` AS `r_id`, `column` AS `r_w`, `column_2` AS `r_level`, `_t_w` FROM project_3
+aggregate_4 AS (
+  SELECT `r_id`, `r_w`, `r_level`, sum(`_t_w`) AS `_t_w` FROM project_3 GROUP BY 1, 2, 3
+),
+filter_5 AS (
+  SELECT `r_id`, `r_w`, `r_level`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0)
 )
-SELECT `r_id`, `r_w`, `r_level`, `_t_w` FROM project_4;
+SELECT `r_id`, `r_w`, `r_level`, xxhash64(`r_id`, `r_w`, `r_level`) AS `_t_hash`, `_t_w` FROM filter_5;
 
--- every level, over the one before
-WITH changes_1 AS (
-  SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level`, `_t_w` FROM `changes of .previous level`
+-- levels 1
+CREATE OR REPLACE TEMPORARY VIEW `s__recursion__state1 levels 1` AS
+WITH project_1 AS (
+  SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level`, `_t_w` FROM `s__recursion__state1 levels 0`
 ),
 asof_2 AS (
   SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b`
 ),
 join_3 AS (
-  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `_t_w`, `b_a_id`, `b_w` FROM changes_1
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `_t_w`, `b_a_id`, `b_w` FROM project_1
   JOIN asof_2 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)
 ),
 project_4 AS (
@@ -39,34 +78,180 @@ project_4 AS (
 changes_5 AS (
   SELECT `a_id` AS `b_a_id`, `w` AS `b_w`, `_t_w` FROM `changes of s.b`
 ),
-asof_6 AS (
-  SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level` FROM ``.`previous level` /* at the frontier */
+stored_6 AS (
+  SELECT `c0` AS `l_r_id`, `c1` AS `l_r_w`, `c2` AS `l_r_level`, `_t_level` AS `_t_level` FROM `stored rows of _trickle.s__recursion__state1`
 ),
-join_7 AS (
+project_7 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level` FROM stored_6 WHERE `_t_level` = 0
+),
+join_8 AS (
   SELECT `b_a_id`, `b_w`, `_t_w`, `l_r_id`, `l_r_w`, `l_r_level` FROM changes_5
-  JOIN asof_6 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)
+  JOIN project_7 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)
 ),
-project_8 AS (
-  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM join_7
+project_9 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM join_8
 ),
-unionall_9 AS (
+unionall_10 AS (
   SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM project_4
-  UNION ALL SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM project_8
-),
-project_10 AS (
-  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM unionall_9
+  UNION ALL SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM project_9
 ),
 project_11 AS (
-  SELECT `b_a_id` AS `a_id_2`, `b_w` AS `w`, `l_r_level` + 1 AS `column_3`, `_t_w` FROM project_10
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM unionall_10
 ),
 project_12 AS (
-  SELECT `a_id_2` AS `r_id`, `w` AS `r_w`, `column_3` AS `r_level`, `_t_w` FROM project_11
+  SELECT `b_a_id` AS `a_id_2`, `b_w` AS `w`, `l_r_level` + 1 AS `column_3`, `_t_w` FROM project_11
 ),
 project_13 AS (
-  SELECT CAST(`r_id` AS BIGINT) AS `r_id`, CAST(`r_w` AS BIGINT) AS `r_w`, CAST(`r_level` AS INT) AS `r_level`, `_t_w` FROM project_12
+  SELECT `a_id_2` AS `r_id`, `w` AS `r_w`, `column_3` AS `r_level`, `_t_w` FROM project_12
+),
+project_14 AS (
+  SELECT CAST(`r_id` AS BIGINT) AS `r_id`, CAST(`r_w` AS BIGINT) AS `r_w`, CAST(`r_level` AS INT) AS `r_level`, `_t_w` FROM project_13
+),
+aggregate_15 AS (
+  SELECT `r_id`, `r_w`, `r_level`, sum(`_t_w`) AS `_t_w` FROM project_14 GROUP BY 1, 2, 3
+),
+filter_16 AS (
+  SELECT `r_id`, `r_w`, `r_level`, `_t_w` FROM aggregate_15 WHERE NOT (`_t_w` = 0)
 )
-SELECT `r_id`, `r_w`, `r_level`, `_t_w` FROM project_13;
+SELECT `r_id`, `r_w`, `r_level`, xxhash64(`r_id`, `r_w`, `r_level`) AS `_t_hash`, `_t_w` FROM filter_16;
 
+-- levels 2
+CREATE OR REPLACE TEMPORARY VIEW `s__recursion__state1 levels 2` AS
+WITH project_1 AS (
+  SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level`, `_t_w` FROM `s__recursion__state1 levels 1`
+),
+asof_2 AS (
+  SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b`
+),
+join_3 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `_t_w`, `b_a_id`, `b_w` FROM project_1
+  JOIN asof_2 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)
+),
+project_4 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM join_3
+),
+changes_5 AS (
+  SELECT `a_id` AS `b_a_id`, `w` AS `b_w`, `_t_w` FROM `changes of s.b`
+),
+stored_6 AS (
+  SELECT `c0` AS `l_r_id`, `c1` AS `l_r_w`, `c2` AS `l_r_level`, `_t_level` AS `_t_level` FROM `stored rows of _trickle.s__recursion__state1`
+),
+project_7 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level` FROM stored_6 WHERE `_t_level` = 1
+),
+join_8 AS (
+  SELECT `b_a_id`, `b_w`, `_t_w`, `l_r_id`, `l_r_w`, `l_r_level` FROM changes_5
+  JOIN project_7 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)
+),
+project_9 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM join_8
+),
+unionall_10 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM project_4
+  UNION ALL SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM project_9
+),
+project_11 AS (
+  SELECT `l_r_id`, `l_r_w`, `l_r_level`, `b_a_id`, `b_w`, `_t_w` FROM unionall_10
+),
+project_12 AS (
+  SELECT `b_a_id` AS `a_id_2`, `b_w` AS `w`, `l_r_level` + 1 AS `column_3`, `_t_w` FROM project_11
+),
+project_13 AS (
+  SELECT `a_id_2` AS `r_id`, `w` AS `r_w`, `column_3` AS `r_level`, `_t_w` FROM project_12
+),
+project_14 AS (
+  SELECT CAST(`r_id` AS BIGINT) AS `r_id`, CAST(`r_w` AS BIGINT) AS `r_w`, CAST(`r_level` AS INT) AS `r_level`, `_t_w` FROM project_13
+),
+aggregate_15 AS (
+  SELECT `r_id`, `r_w`, `r_level`, sum(`_t_w`) AS `_t_w` FROM project_14 GROUP BY 1, 2, 3
+),
+filter_16 AS (
+  SELECT `r_id`, `r_w`, `r_level`, `_t_w` FROM aggregate_15 WHERE NOT (`_t_w` = 0)
+)
+SELECT `r_id`, `r_w`, `r_level`, xxhash64(`r_id`, `r_w`, `r_level`) AS `_t_hash`, `_t_w` FROM filter_16;
+
+-- levels, all of them; here the first 3
+CREATE OR REPLACE TEMPORARY VIEW `s__recursion__state1 levels` AS
+SELECT `r_id` AS `c0`, `r_w` AS `c1`, `r_level` AS `c2`, CAST(0 AS INT) AS `_t_level`, `_t_w` FROM `s__recursion__state1 levels 0`
+  UNION ALL SELECT `r_id` AS `c0`, `r_w` AS `c1`, `r_level` AS `c2`, CAST(1 AS INT) AS `_t_level`, `_t_w` FROM `s__recursion__state1 levels 1`
+  UNION ALL SELECT `r_id` AS `c0`, `r_w` AS `c1`, `r_level` AS `c2`, CAST(2 AS INT) AS `_t_level`, `_t_w` FROM `s__recursion__state1 levels 2`;
+
+-- delta
+CREATE OR REPLACE TEMPORARY VIEW `s__recursion__state1 delta` AS
+WITH aggregate_1 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, sum(`_t_w`) AS `_t_w` FROM `s__recursion__state1 levels` GROUP BY 1, 2, 3, 4
+),
+filter_2 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_w` FROM aggregate_1 WHERE NOT (`_t_w` = 0)
+)
+SELECT `c0`, `c1`, `c2`, `_t_level`, xxhash64(`c0`, `c1`, `c2`, `_t_level`) AS `_t_hash`, `_t_w` FROM filter_2;
+
+-- leaving, if rows leave
+CREATE OR REPLACE TEMPORARY VIEW `s__recursion__state1 leaving` AS
+WITH filter_1 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, `_t_w` FROM `s__recursion__state1 delta` WHERE `_t_w` < 0
+),
+stored_2 AS (
+  SELECT `c0` AS `_t_o_c0`, `c1` AS `_t_o_c1`, `c2` AS `_t_o_c2`, `_t_level` AS `_t_o__t_level`, `_t_hash` AS `_t_o__t_hash`, _file AS `_t_file`, _pos AS `_t_pos` FROM `stored rows of _trickle.s__recursion__state1`
+),
+join_3 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, `_t_w`, `_t_o_c0`, `_t_o_c1`, `_t_o_c2`, `_t_o__t_level`, `_t_o__t_hash`, `_t_file`, `_t_pos` FROM filter_1
+  JOIN stored_2 ON (`_t_o__t_hash` = `_t_hash`) AND (`_t_o_c0` <=> `c0`) AND (`_t_o_c1` <=> `c1`) AND (`_t_o_c2` <=> `c2`) AND (`_t_o__t_level` <=> `_t_level`)
+),
+window_4 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, `_t_w`, `_t_o_c0`, `_t_o_c1`, `_t_o_c2`, `_t_o__t_level`, `_t_o__t_hash`, `_t_file`, `_t_pos`, row_number() OVER (PARTITION BY `_t_hash`, `c0`, `c1`, `c2`, `_t_level` ORDER BY `_t_file`, `_t_pos`) AS `_t_rn` FROM join_3
+),
+filter_5 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, `_t_w`, `_t_o_c0`, `_t_o_c1`, `_t_o_c2`, `_t_o__t_level`, `_t_o__t_hash`, `_t_file`, `_t_pos`, `_t_rn` FROM window_4 WHERE NOT (`_t_rn` > (0 - `_t_w`))
+)
+SELECT `_t_file`, `_t_pos` FROM filter_5;
+
+-- rows that enter and leave
+CREATE OR REPLACE TEMPORARY VIEW `changes of _trickle.s__recursion__state1` AS
+WITH filter_1 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, `_t_w` FROM `s__recursion__state1 delta` WHERE `_t_w` > 0
+),
+explode_2 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, `_t_copy`, `_t_w` FROM filter_1 LATERAL VIEW explode(array_repeat(1, CAST(`_t_w` AS INT))) `e` AS `_t_copy`
+),
+project_3 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash` FROM explode_2
+),
+filter_4 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, `_t_w` FROM `s__recursion__state1 delta` WHERE `_t_w` < 0
+)
+SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, 1L AS `_t_w` FROM project_3
+  UNION ALL SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, `_t_w` FROM filter_4;
+
+-- its new rows
+CREATE OR REPLACE TEMPORARY VIEW `new rows of _trickle.s__recursion__state1` AS
+(SELECT `c0`, `c1`, `c2` FROM `stored rows of _trickle.s__recursion__state1` EXCEPT ALL SELECT `c0`, `c1`, `c2` FROM `changes of _trickle.s__recursion__state1` WHERE `_t_w` < 0)
+UNION ALL SELECT `c0`, `c1`, `c2` FROM `changes of _trickle.s__recursion__state1` WHERE `_t_w` > 0;
+
+-- changes of s.a
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+
+-- stored rows of s.recursion
+CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.recursion` AS
+SELECT *, xxhash64(`id`, `level`, `v`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+  SELECT `c0` AS `r_id`, `c1` AS `r_w`, `c2` AS `r_level` FROM `_trickle`.`s__recursion__state1` VERSION AS OF 1
+),
+asof_2 AS (
+  SELECT `id` AS `a_id_3`, `v` AS `a_v_2` FROM `s`.`a` VERSION AS OF 1
+),
+join_3 AS (
+  SELECT `r_id`, `r_w`, `r_level`, `a_id_3`, `a_v_2` FROM asof_1
+  JOIN asof_2 ON (`r_id` = `a_id_3`)
+),
+project_4 AS (
+  SELECT `r_id` AS `id_2`, `r_level` AS `level`, `a_v_2` AS `v` FROM join_3
+)
+SELECT `id_2` AS `id`, `level`, `v` FROM project_4);
+
+-- delta
+CREATE OR REPLACE TEMPORARY VIEW `delta` AS
 WITH changes_1 AS (
   SELECT `c0` AS `r_id`, `c1` AS `r_w`, `c2` AS `r_level`, `_t_w` FROM `changes of _trickle.s__recursion__state1`
 ),
@@ -84,7 +269,7 @@ changes_5 AS (
   SELECT `id` AS `a_id_3`, `v` AS `a_v_2`, `_t_w` FROM `changes of s.a`
 ),
 asof_6 AS (
-  SELECT `c0` AS `r_id`, `c1` AS `r_w`, `c2` AS `r_level` FROM `_trickle`.`s__recursion__state1` /* at the frontier */
+  SELECT `c0` AS `r_id`, `c1` AS `r_w`, `c2` AS `r_level` FROM `_trickle`.`s__recursion__state1` VERSION AS OF 1
 ),
 join_7 AS (
   SELECT `a_id_3`, `a_v_2`, `_t_w`, `r_id`, `r_w`, `r_level` FROM changes_5
@@ -102,5 +287,48 @@ project_10 AS (
 ),
 project_11 AS (
   SELECT `id_2` AS `id`, `level`, `v`, `_t_w` FROM project_10
+),
+aggregate_12 AS (
+  SELECT `id`, `level`, `v`, sum(`_t_w`) AS `_t_w` FROM project_11 GROUP BY 1, 2, 3
+),
+filter_13 AS (
+  SELECT `id`, `level`, `v`, `_t_w` FROM aggregate_12 WHERE NOT (`_t_w` = 0)
 )
-SELECT `id`, `level`, `v`, `_t_w` FROM project_11
+SELECT `id`, `level`, `v`, xxhash64(`id`, `level`, `v`) AS `_t_hash`, `_t_w` FROM filter_13;
+
+-- leaving, if rows leave
+CREATE OR REPLACE TEMPORARY VIEW `leaving` AS
+WITH filter_1 AS (
+  SELECT `id`, `level`, `v`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+),
+stored_2 AS (
+  SELECT `id` AS `_t_o_id`, `level` AS `_t_o_level`, `v` AS `_t_o_v`, `_t_hash` AS `_t_o__t_hash`, _file AS `_t_file`, _pos AS `_t_pos` FROM `stored rows of s.recursion`
+),
+join_3 AS (
+  SELECT `id`, `level`, `v`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_level`, `_t_o_v`, `_t_o__t_hash`, `_t_file`, `_t_pos` FROM filter_1
+  JOIN stored_2 ON (`_t_o__t_hash` = `_t_hash`) AND (`_t_o_id` <=> `id`) AND (`_t_o_level` <=> `level`) AND (`_t_o_v` <=> `v`)
+),
+window_4 AS (
+  SELECT `id`, `level`, `v`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_level`, `_t_o_v`, `_t_o__t_hash`, `_t_file`, `_t_pos`, row_number() OVER (PARTITION BY `_t_hash`, `id`, `level`, `v` ORDER BY `_t_file`, `_t_pos`) AS `_t_rn` FROM join_3
+),
+filter_5 AS (
+  SELECT `id`, `level`, `v`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_level`, `_t_o_v`, `_t_o__t_hash`, `_t_file`, `_t_pos`, `_t_rn` FROM window_4 WHERE NOT (`_t_rn` > (0 - `_t_w`))
+)
+SELECT `_t_file`, `_t_pos` FROM filter_5;
+
+-- rows that enter and leave
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.recursion` AS
+WITH filter_1 AS (
+  SELECT `id`, `level`, `v`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` > 0
+),
+explode_2 AS (
+  SELECT `id`, `level`, `v`, `_t_hash`, `_t_copy`, `_t_w` FROM filter_1 LATERAL VIEW explode(array_repeat(1, CAST(`_t_w` AS INT))) `e` AS `_t_copy`
+),
+project_3 AS (
+  SELECT `id`, `level`, `v`, `_t_hash` FROM explode_2
+),
+filter_4 AS (
+  SELECT `id`, `level`, `v`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+)
+SELECT `id`, `level`, `v`, `_t_hash`, 1L AS `_t_w` FROM project_3
+  UNION ALL SELECT `id`, `level`, `v`, `_t_hash`, `_t_w` FROM filter_4

@@ -2,6 +2,35 @@
 -- query
 SELECT a.k, b.w FROM a JOIN b ON a.id = b.a_id WHERE a.v < b.w
 -- delta
+-- changes of s.a
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a`);
+
+-- changes of s.b
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b`);
+
+-- stored rows of s.root_rows
+CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.root_rows` AS
+SELECT *, xxhash64(`k`, `w`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
+),
+asof_2 AS (
+  SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b` VERSION AS OF 1
+),
+join_3 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `b_a_id`, `b_w` FROM asof_1
+  JOIN asof_2 ON (`a_id` = `b_a_id`) AND (`a_v` < `b_w`)
+),
+project_4 AS (
+  SELECT `a_k` AS `k`, `b_w` AS `w` FROM join_3
+)
+SELECT `k`, `w` FROM project_4);
+
+-- delta
+CREATE OR REPLACE TEMPORARY VIEW `delta` AS
 WITH changes_1 AS (
   SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
@@ -19,7 +48,7 @@ changes_5 AS (
   SELECT `a_id` AS `b_a_id`, `w` AS `b_w`, `_t_w` FROM `changes of s.b`
 ),
 asof_6 AS (
-  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` /* at the frontier */
+  SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 join_7 AS (
   SELECT `b_a_id`, `b_w`, `_t_w`, `a_id`, `a_k`, `a_v` FROM changes_5
@@ -37,5 +66,48 @@ project_10 AS (
 ),
 project_11 AS (
   SELECT `k`, `w`, `_t_w` FROM project_10
+),
+aggregate_12 AS (
+  SELECT `k`, `w`, sum(`_t_w`) AS `_t_w` FROM project_11 GROUP BY 1, 2
+),
+filter_13 AS (
+  SELECT `k`, `w`, `_t_w` FROM aggregate_12 WHERE NOT (`_t_w` = 0)
 )
-SELECT `k`, `w`, `_t_w` FROM project_11
+SELECT `k`, `w`, xxhash64(`k`, `w`) AS `_t_hash`, `_t_w` FROM filter_13;
+
+-- leaving, if rows leave
+CREATE OR REPLACE TEMPORARY VIEW `leaving` AS
+WITH filter_1 AS (
+  SELECT `k`, `w`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+),
+stored_2 AS (
+  SELECT `k` AS `_t_o_k`, `w` AS `_t_o_w`, `_t_hash` AS `_t_o__t_hash`, _file AS `_t_file`, _pos AS `_t_pos` FROM `stored rows of s.root_rows`
+),
+join_3 AS (
+  SELECT `k`, `w`, `_t_hash`, `_t_w`, `_t_o_k`, `_t_o_w`, `_t_o__t_hash`, `_t_file`, `_t_pos` FROM filter_1
+  JOIN stored_2 ON (`_t_o__t_hash` = `_t_hash`) AND (`_t_o_k` <=> `k`) AND (`_t_o_w` <=> `w`)
+),
+window_4 AS (
+  SELECT `k`, `w`, `_t_hash`, `_t_w`, `_t_o_k`, `_t_o_w`, `_t_o__t_hash`, `_t_file`, `_t_pos`, row_number() OVER (PARTITION BY `_t_hash`, `k`, `w` ORDER BY `_t_file`, `_t_pos`) AS `_t_rn` FROM join_3
+),
+filter_5 AS (
+  SELECT `k`, `w`, `_t_hash`, `_t_w`, `_t_o_k`, `_t_o_w`, `_t_o__t_hash`, `_t_file`, `_t_pos`, `_t_rn` FROM window_4 WHERE NOT (`_t_rn` > (0 - `_t_w`))
+)
+SELECT `_t_file`, `_t_pos` FROM filter_5;
+
+-- rows that enter and leave
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.root_rows` AS
+WITH filter_1 AS (
+  SELECT `k`, `w`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` > 0
+),
+explode_2 AS (
+  SELECT `k`, `w`, `_t_hash`, `_t_copy`, `_t_w` FROM filter_1 LATERAL VIEW explode(array_repeat(1, CAST(`_t_w` AS INT))) `e` AS `_t_copy`
+),
+project_3 AS (
+  SELECT `k`, `w`, `_t_hash` FROM explode_2
+),
+filter_4 AS (
+  SELECT `k`, `w`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+)
+SELECT `k`, `w`, `_t_hash`, 1L AS `_t_w` FROM project_3
+  UNION ALL SELECT `k`, `w`, `_t_hash`, `_t_w` FROM filter_4

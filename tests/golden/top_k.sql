@@ -3,6 +3,41 @@
 SELECT x.id, x.v, b.w
 FROM (SELECT id, v FROM a ORDER BY v DESC, id LIMIT 9 OFFSET 1) AS x JOIN b ON x.id = b.a_id
 -- delta
+-- changes of s.a
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+
+-- changes of s.b
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
+SELECT *, 1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1)
+UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b`);
+
+-- stored rows of s.top_k
+CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.top_k` AS
+SELECT *, xxhash64(`id`, `v`, `w`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+  SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
+),
+project_2 AS (
+  SELECT `a_id` AS `id`, `a_v` AS `v` FROM asof_1
+),
+topk_3 AS (
+  SELECT `id`, `v` FROM project_2 ORDER BY `v` DESC, `id` LIMIT 9 OFFSET 1
+),
+asof_4 AS (
+  SELECT `a_id` AS `b_a_id`, `w` AS `b_w` FROM `s`.`b` VERSION AS OF 1
+),
+join_5 AS (
+  SELECT `id`, `v`, `b_a_id`, `b_w` FROM topk_3
+  JOIN asof_4 ON (`id` = `b_a_id`)
+),
+project_6 AS (
+  SELECT `id` AS `id_2`, `v` AS `v_2`, `b_w` AS `w` FROM join_5
+)
+SELECT `id_2` AS `id`, `v_2` AS `v`, `w` FROM project_6);
+
+-- delta
+CREATE OR REPLACE TEMPORARY VIEW `delta` AS
 WITH asof_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a`
 ),
@@ -25,7 +60,7 @@ weigh_7 AS (
   SELECT `id`, `v`, 1L AS `_t_w` FROM restrict_6
 ),
 asof_8 AS (
-  SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` /* at the frontier */
+  SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 project_9 AS (
   SELECT `a_id` AS `id`, `a_v` AS `v` FROM asof_8
@@ -72,5 +107,48 @@ project_21 AS (
 ),
 project_22 AS (
   SELECT `id_2` AS `id`, `v_2` AS `v`, `w`, `_t_w` FROM project_21
+),
+aggregate_23 AS (
+  SELECT `id`, `v`, `w`, sum(`_t_w`) AS `_t_w` FROM project_22 GROUP BY 1, 2, 3
+),
+filter_24 AS (
+  SELECT `id`, `v`, `w`, `_t_w` FROM aggregate_23 WHERE NOT (`_t_w` = 0)
 )
-SELECT `id`, `v`, `w`, `_t_w` FROM project_22
+SELECT `id`, `v`, `w`, xxhash64(`id`, `v`, `w`) AS `_t_hash`, `_t_w` FROM filter_24;
+
+-- leaving, if rows leave
+CREATE OR REPLACE TEMPORARY VIEW `leaving` AS
+WITH filter_1 AS (
+  SELECT `id`, `v`, `w`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+),
+stored_2 AS (
+  SELECT `id` AS `_t_o_id`, `v` AS `_t_o_v`, `w` AS `_t_o_w`, `_t_hash` AS `_t_o__t_hash`, _file AS `_t_file`, _pos AS `_t_pos` FROM `stored rows of s.top_k`
+),
+join_3 AS (
+  SELECT `id`, `v`, `w`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_v`, `_t_o_w`, `_t_o__t_hash`, `_t_file`, `_t_pos` FROM filter_1
+  JOIN stored_2 ON (`_t_o__t_hash` = `_t_hash`) AND (`_t_o_id` <=> `id`) AND (`_t_o_v` <=> `v`) AND (`_t_o_w` <=> `w`)
+),
+window_4 AS (
+  SELECT `id`, `v`, `w`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_v`, `_t_o_w`, `_t_o__t_hash`, `_t_file`, `_t_pos`, row_number() OVER (PARTITION BY `_t_hash`, `id`, `v`, `w` ORDER BY `_t_file`, `_t_pos`) AS `_t_rn` FROM join_3
+),
+filter_5 AS (
+  SELECT `id`, `v`, `w`, `_t_hash`, `_t_w`, `_t_o_id`, `_t_o_v`, `_t_o_w`, `_t_o__t_hash`, `_t_file`, `_t_pos`, `_t_rn` FROM window_4 WHERE NOT (`_t_rn` > (0 - `_t_w`))
+)
+SELECT `_t_file`, `_t_pos` FROM filter_5;
+
+-- rows that enter and leave
+CREATE OR REPLACE TEMPORARY VIEW `changes of s.top_k` AS
+WITH filter_1 AS (
+  SELECT `id`, `v`, `w`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` > 0
+),
+explode_2 AS (
+  SELECT `id`, `v`, `w`, `_t_hash`, `_t_copy`, `_t_w` FROM filter_1 LATERAL VIEW explode(array_repeat(1, CAST(`_t_w` AS INT))) `e` AS `_t_copy`
+),
+project_3 AS (
+  SELECT `id`, `v`, `w`, `_t_hash` FROM explode_2
+),
+filter_4 AS (
+  SELECT `id`, `v`, `w`, `_t_hash`, `_t_w` FROM `delta` WHERE `_t_w` < 0
+)
+SELECT `id`, `v`, `w`, `_t_hash`, 1L AS `_t_w` FROM project_3
+  UNION ALL SELECT `id`, `v`, `w`, `_t_hash`, `_t_w` FROM filter_4

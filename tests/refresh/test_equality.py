@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_trickle.delta.root import Comparison
+from spark_trickle.delta.plans.plan import Comparison
 from spark_trickle.model import Column
 from spark_trickle.refresh.equality import Difference, compare
 

@@ -8,9 +8,10 @@ import pytest
 
 from spark_trickle.model import Column
 from spark_trickle.spark.analyze import type_text
-from spark_trickle.spark.identity import identity, row_hash
 from spark_trickle.spark.runtime import collect_local, register_functions
-from spark_trickle.spark.types import parse_type
+from spark_trickle.sql.identity import identity, row_hash
+from spark_trickle.sql.scalar import column
+from spark_trickle.sql.types import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,14 +42,15 @@ def test_values_that_can_be_told_apart_are_not_the_same(spark: SparkSession, one
     register_functions(spark)
     frame = spark.sql(f"SELECT {one} AS x, 1 AS n UNION ALL SELECT {one}, 2 UNION ALL SELECT {other}, 3")
     frame.createOrReplaceTempView("pairs")
-    form = identity("x", type_text(frame.schema["x"].dataType))
+    form = identity(column("x"), type_text(frame.schema["x"].dataType)).sql()
     groups = spark.sql(f"SELECT array_sort(collect_list(n)) AS ns FROM pairs GROUP BY {form} ORDER BY ns").collect()
     assert [r.ns for r in groups] == [[1, 2], [3]]
-    left, right = (identity(f"{side}.x", type_text(frame.schema["x"].dataType)) for side in "lr")
+    left, right = (identity(column("x", side), type_text(frame.schema["x"].dataType)).sql() for side in "lr")
     joined = spark.sql(f"SELECT count(*) FROM pairs l JOIN pairs r ON {left} <=> {right}").first()
     assert joined is not None
     assert joined[0] == 5
-    hashes = spark.sql(f"SELECT n, {row_hash([Column('x', type_text(frame.schema['x'].dataType))])} AS h FROM pairs")
+    hashed = row_hash([Column("x", type_text(frame.schema["x"].dataType))]).sql()
+    hashes = spark.sql(f"SELECT n, {hashed} AS h FROM pairs")
     found = {r.n: r.h for r in hashes.collect()}
     assert found[1] == found[2]
 
@@ -78,23 +80,30 @@ def test_rows_collected_on_the_driver_keep_their_values(spark: SparkSession) -> 
     register_functions(spark)
     listed = ", ".join(f"{v} AS c{n}" for n, v in enumerate(HELD))
     frame = spark.sql(f"SELECT {listed} UNION ALL SELECT {', '.join(['NULL'] * len(HELD))}")
-    local, rows = collect_local(frame, 2)
+    local = collect_local(frame, 2)
     assert local is not None
-    assert (rows, local.schema) == (2, frame.schema)
+    assert (local.rows, local.frame.schema) == (2, frame.schema)
     frame.createOrReplaceTempView("before")
-    local.createOrReplaceTempView("after")
-    forms = ", ".join(identity(f.name, type_text(f.dataType)) for f in frame.schema)
+    local.frame.createOrReplaceTempView("after")
+    forms = ", ".join(identity(column(f.name), type_text(f.dataType)).sql() for f in frame.schema)
     for one, other in (("before", "after"), ("after", "before")):
         odd = spark.sql(f"SELECT {forms} FROM {one} EXCEPT ALL SELECT {forms} FROM {other}")
         assert odd.collect() == []
-    assert collect_local(frame, 1) == (None, 0)
+    assert collect_local(frame, 1) is None
+
+
+def test_sums_of_rows_collected_on_the_driver(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT * FROM VALUES (2L, true), (-5L, false), (NULL, NULL), (3L, true) AS t(w, b)")
+    local = collect_local(frame, 10, summed=("w", "b"))
+    assert local is not None
+    assert local.sums == ((5, 5), (2, 0))
 
 
 def test_a_local_relation_belongs_to_the_session_it_was_made_for(spark: SparkSession) -> None:
     other = spark.newSession()
-    local, _ = collect_local(spark.range(3).toDF("n"), 10, other)
+    local = collect_local(spark.range(3).toDF("n"), 10, other)
     assert local is not None
-    local.createOrReplaceTempView("of_the_other")
+    local.frame.createOrReplaceTempView("of_the_other")
     assert other.sql("SELECT sum(n) FROM of_the_other").first()[0] == 3  # type: ignore[index]
     assert not spark.catalog.tableExists("of_the_other")
 

@@ -12,3 +12,4 @@ from spark_trickle.model import TableName
 class Facts:
     changed: Collection[TableName]
     little: Collection[TableName] = ()  # tables of so few rows that reading all of them costs nothing
+    append_only: bool = False  # rows came to the inputs, and none left

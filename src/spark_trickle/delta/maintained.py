@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import singledispatch
 
-from spark_trickle.delta.root import Keyed, Partitioned, Plan
+from spark_trickle.delta.plans.keyed import Keyed
+from spark_trickle.delta.plans.partitioned import Partitioned
+from spark_trickle.delta.plans.plan import Plan
 from spark_trickle.sql.algebra import (
     Aggregate,
     Constant,

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 
 from spark_trickle.delta.aggregates import algebraic, approximate, extremal, order_dependent
-from spark_trickle.delta.levels import is_linear
-from spark_trickle.delta.root import Comparison
+from spark_trickle.delta.plans.levels import is_linear
+from spark_trickle.delta.plans.plan import Comparison
 from spark_trickle.errors import NotIncremental
 from spark_trickle.model import Column, TableName
 from spark_trickle.sql.algebra import (

@@ -23,9 +23,10 @@ from spark_trickle.lake.files import FileChanges, FileReader, FileState
 from spark_trickle.lake.jvm import Java, handles, with_positions
 from spark_trickle.spark.analyze import type_text
 from spark_trickle.spark.compile import quote
-from spark_trickle.spark.identity import identity
 from spark_trickle.spark.runtime import register_functions
 from spark_trickle.sql.algebra import WEIGHT
+from spark_trickle.sql.identity import identity
+from spark_trickle.sql.scalar import column
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -377,7 +378,9 @@ def cancel(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     types = [type_text(frame.schema[c].dataType) for c in columns]
     if any("variant" in t for t in types):
         register_functions(frame.sparkSession)
-    keys = [F.expr(identity(quote(c), t)).alias(f"k{i}") for i, (c, t) in enumerate(zip(columns, types, strict=True))]
+    keys = [
+        F.expr(identity(column(c), t).sql()).alias(f"k{i}") for i, (c, t) in enumerate(zip(columns, types, strict=True))
+    ]
     values = [F.first(quote(c)).alias(f"v{i}") for i, c in enumerate(columns)]
     summed = frame.groupBy(*keys).agg(F.sum(quote(weight)).alias("weight"), *values).where("weight <> 0")
     shown = (F.col(f"v{i}").alias(c) for i, c in enumerate(columns))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.errors import TrickleError
@@ -19,6 +20,9 @@ from spark_trickle.lake.jvm import Java
 from spark_trickle.lake.positions import append_and_delete, replace_all
 from spark_trickle.model import Column, Pointer, TableName, TableOptions
 from spark_trickle.spark.compile import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # Positions go through the driver up to this many; beyond, Spark deletes them.
 MANY_POSITIONS = 200_000
@@ -81,14 +85,11 @@ class Staging:
             self._inside = self.attempt.show_all(self.base, self.schema)
         return self.attempt.qualified(self._inside)
 
-    def append(self, select: str) -> dict[str, int]:
-        return self.replace(select, {})
-
-    def overwrite(self, select: str) -> dict[str, int]:
+    def overwrite(self, rows: DataFrame) -> dict[str, int]:
         """The whole content at once, laid out as the table's partitions and order ask for."""
         session = self.attempt.session
         table = self.attempt.load(self.name)
-        frame = owned.laid_out(self.attempt, self.name, session.sql(select))
+        frame = owned.laid_out(self.attempt, self.name, rows)
         through = owned.stand_in(session, table, self.schema)
         if self.base is None:
             append_and_delete(session, table, frame, {}, through=through)
@@ -96,26 +97,24 @@ class Staging:
             replace_all(session, table, frame, through=through)
         return self._record()
 
-    def replace(self, select: str | None, positions: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        """Rows in and rows out in one commit."""
-        return self._change(select, positions, None)
-
-    def replace_view(self, select: str | None, view: str) -> dict[str, int]:
-        """The same; the positions are those of a view (`_t_file`, `_t_pos`), and Spark writes the deletes."""
-        self.attempt.session.sql(
-            f"DELETE FROM {self.target} WHERE (_file, _pos) IN "
-            f"(SELECT _t_file, _t_pos FROM {quote(view)} WHERE _t_doomed)"
-        )
-        assert self._inside is not None
-        return self._change(select, {}, self.attempt.load(self._inside).currentSnapshot())
-
-    def _change(
-        self, select: str | None, positions: Mapping[str, Sequence[int]], deletes_of: Java | None
+    def change(
+        self,
+        rows: DataFrame | None,
+        positions: Mapping[str, Sequence[int]] | None = None,
+        places: DataFrame | None = None,
     ) -> dict[str, int]:
-        session, table = self.attempt.session, self.attempt.load(self.name)
-        rows = None if select is None else session.sql(select)
+        """Rows in and rows out in one commit; `places` (FILE, POSITION) instead of positions: Spark writes the deletes."""
+        session = self.attempt.session
+        deletes_of: Java | None = None
+        if places is not None:
+            view = self.attempt.view_name("places")
+            places.createOrReplaceTempView(view)
+            session.sql(f"DELETE FROM {self.target} WHERE (_file, _pos) IN (SELECT * FROM {quote(view)})")
+            assert self._inside is not None
+            deletes_of = self.attempt.load(self._inside).currentSnapshot()
+        table = self.attempt.load(self.name)
         through = None if rows is None else owned.stand_in(session, table, self.schema)
-        append_and_delete(session, table, rows, positions, through=through, deletes_of=deletes_of)
+        append_and_delete(session, table, rows, positions or {}, through=through, deletes_of=deletes_of)
         return self._record()
 
     def _record(self) -> dict[str, int]:

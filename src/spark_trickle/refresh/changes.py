@@ -316,9 +316,9 @@ class ChangeReader:
         """The rows themselves, in the user's session: neither a trimmed log nor an expired snapshot can take them."""
         from pyspark.sql import DataFrame as Frame
 
-        local, _ = collect_local(frame, LOCAL, self.spark)
+        local = collect_local(frame, LOCAL, self.spark)
         if local is not None:
-            return local, []
+            return local.frame, []
         kept = frame.localCheckpoint()
         datasets = getattr(handles(self.spark).jvm, "org.apache.spark.sql.classic.Dataset")
         moved = datasets.ofRows(self.spark._jsparkSession, kept._jdf.queryExecution().analyzed())

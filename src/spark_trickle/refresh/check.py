@@ -7,11 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from spark_trickle.delta.differentiate import differentiate
-from spark_trickle.delta.facts import Facts
-from spark_trickle.delta.levels import Levels
 from spark_trickle.delta.maintained import maintained
-from spark_trickle.delta.optimize import optimize
-from spark_trickle.delta.root import Comparison, Keyed, Plan, Rows
+from spark_trickle.delta.plans.plan import Comparison, Plan
 from spark_trickle.errors import NotIncremental, Reason, TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.model import (
@@ -27,10 +24,10 @@ from spark_trickle.model import (
 )
 from spark_trickle.refresh.as_written import notices
 from spark_trickle.refresh.definition import Compiled, Definition, LakeTables, StateTable
-from spark_trickle.refresh.inspect import delta_sql
 from spark_trickle.refresh.run import Refresher
+from spark_trickle.refresh.shown import steps_sql, titled_trees
 from spark_trickle.spark.analyze import Analyzer
-from spark_trickle.sql.algebra import AsOf, Empty, Filter, Named, Operator, Project, Scan
+from spark_trickle.sql.algebra import AsOf, Filter, Operator, Project, Scan
 from spark_trickle.sql.lower import lower
 from spark_trickle.sql.mentions import chains, without_catalog
 from spark_trickle.sql.parse import at_offset, mark
@@ -71,7 +68,7 @@ def check_query(refresher: Refresher, query: str, namespace: str) -> Check:
         inputs=inputs,
         views=tuple(map(str, compiled.views)),
         notices=tuple(said),
-        delta_sql=delta_sql(compiled),
+        delta_sql=steps_sql(compiled),
     )
 
 
@@ -208,23 +205,6 @@ def _also_read(compiled: Compiled, changed: TableName) -> set[TableName]:
 
 def _delta_trees(compiled: Compiled, changed: set[TableName]) -> Iterator[Operator]:
     """What a refresh computes; nothing when no input changed."""
-    plan = compiled.plan
-    if plan is None:
-        return
-    recomputed: Operator | None = None
-    if isinstance(plan, Rows):
-        first = plan.delta
-    elif isinstance(plan, Levels):
-        first = plan.base
-    elif isinstance(plan, Keyed) and plan.algebra is not None:
-        first = plan.change()
-    else:
-        first = plan.affected()
-        recomputed = plan.recomputed(Named(view="affected keys", names=tuple(f"{k.name}__key" for k in plan.keys)))
-    facts = Facts(changed)
-    first = optimize(first, facts)
-    if isinstance(first, Empty) or changed.isdisjoint(compiled.inputs):
-        return
-    yield first
-    if recomputed is not None:
-        yield optimize(recomputed, facts)
+    if compiled.plan is not None and not changed.isdisjoint(compiled.inputs):
+        for _, _, tree in titled_trees(compiled, changed):
+            yield tree

@@ -16,9 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_trickle.delta.aggregates import decimal
-from spark_trickle.delta.levels import Levels
-from spark_trickle.delta.root import HASH, Comparison, Keyed, Partitioned, Plan, comparisons, picks_by_order, plan_root
+from spark_trickle.delta.plans.plan import Comparison, Plan
+from spark_trickle.delta.root import plan_root
 from spark_trickle.delta.states import Openness, StateTree, cut_states, openness
+from spark_trickle.delta.steps import HASH
 from spark_trickle.errors import NotIncremental, Reason, TrickleError
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import (
@@ -110,9 +111,8 @@ class Compiled:
     @property
     def layout(self) -> str:
         """The columns of the data files and what they are for: another layout needs other files."""
-        kinds = {Keyed: "keys", Partitioned: "partitions", Levels: "levels"}
-        identity = kinds.get(type(self.plan), "rows")
-        keys = [k.stored for k in self.plan.keys] if isinstance(self.plan, Keyed | Partitioned) else []
+        identity = "rows" if self.plan is None else self.plan.kind
+        keys = [] if self.plan is None else [k.stored for k in self.plan.keys]
         columns = [[c.name, c.type] for c in self.all_columns]
         return json.dumps({"identity": identity, "keys": keys, "columns": columns}, sort_keys=True)
 
@@ -304,7 +304,7 @@ class Planner:
         plan = plan_root(root, tuple(c.name for c in columns), self.types, use_states=use_states)
         inexact = {s.name: s.compiled.compare for s in self.states if s.compiled.compare}
         found = openness(root, inexact, self.types) if inexact else Openness()
-        over_states = comparisons(plan, self.types)
+        over_states = plan.compare(self.types)
         from_states = {
             c.name: found.columns[n] for c, n in zip(columns, root.columns, strict=True) if n in found.columns
         }
@@ -313,7 +313,7 @@ class Planner:
             plan,
             _fitting(columns, {**over_states, **from_states}),
             _fitting(columns, over_states),
-            not found.rows and not picks_by_order(plan, self.types),
+            not found.rows and not plan.picks_by_order(self.types),
         )
 
     def compiled(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from spark_trickle.config import Settings
-from spark_trickle.delta.root import Comparison
+from spark_trickle.delta.plans.plan import Comparison
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.refresh.as_written import definition_view
 from spark_trickle.refresh.definition import Compiled

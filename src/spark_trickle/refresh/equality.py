@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from spark_trickle.delta.root import Comparison
+from spark_trickle.delta.plans.plan import Comparison
 from spark_trickle.model import Column
 from spark_trickle.spark.compile import quote
-from spark_trickle.spark.runtime import VARIANT_METADATA, VARIANT_VALUE, register_functions
-from spark_trickle.spark.types import Type, parse_type
+from spark_trickle.spark.runtime import register_functions
+from spark_trickle.sql.identity import VARIANT_METADATA, VARIANT_VALUE
+from spark_trickle.sql.types import Type, parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ _ENTRY = ("key", "value")
 def comparable(value: str, type_: Type, depth: int = 0) -> str:
     """An expression that Spark can group and sort by, equal exactly when the values count as equal.
 
-    The engine identifies rows by a finer equality and with code of its own (`spark/identity.py`): a fault there must
+    The engine identifies rows by a finer equality and with code of its own (`sql/identity.py`): a fault there must
     show here.
     """
     if not type_.holds("map", "variant", "collated"):

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from datetime import datetime
 
-from spark_trickle.delta.root import HASH
+from spark_trickle.delta.steps import HASH
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.staging import Staging
@@ -14,8 +14,8 @@ from spark_trickle.model import TableName, TableOptions
 from spark_trickle.refresh.as_written import definition_view
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.compile import compile_sql, quote
-from spark_trickle.spark.identity import row_hash
 from spark_trickle.sql.algebra import State
+from spark_trickle.sql.identity import row_hash
 from spark_trickle.sql.lineage import origin
 
 
@@ -30,6 +30,9 @@ class AttemptLeaves:
 
     def changes(self, table: TableName) -> str:
         raise TrickleError("INTERNAL", f"a full refresh asks for the changes of {table}")
+
+    def stored(self) -> str:
+        raise TrickleError("INTERNAL", "a full refresh asks for the stored rows")
 
     def weight(self, table: TableName) -> str:
         raise TrickleError("INTERNAL", f"a full refresh asks for the changes of {table}")
@@ -46,11 +49,11 @@ def full_select(attempt: Attempt, compiled: Compiled, instant: datetime) -> str:
     names = ", ".join(quote(c.name) for c in compiled.all_columns if c.name != HASH)
     if compiled.plan is None:
         view = definition_view(attempt, compiled, instant)
-        return f"SELECT {names}, {row_hash(compiled.columns)} AS {quote(HASH)} FROM {quote(view)}"
+        return f"SELECT {names}, {row_hash(compiled.columns).sql()} AS {quote(HASH)} FROM {quote(view)}"
     sql = compile_sql(compiled.plan.full, AttemptLeaves(attempt))
     if HASH in {c.name for c in compiled.hidden}:
         hashed = tuple(c for c in compiled.all_columns if c.name != HASH)
-        return f"SELECT {names}, {row_hash(hashed)} AS {quote(HASH)} FROM ({sql})"
+        return f"SELECT {names}, {row_hash(hashed).sql()} AS {quote(HASH)} FROM ({sql})"
     return f"SELECT {names} FROM ({sql})"
 
 
@@ -78,4 +81,4 @@ def write_full(attempt: Attempt, compiled: Compiled, staging: Staging, instant: 
     """Replace the whole content by the definition's at the cut and its instant; returns the rows written."""
     attempt.use(compiled.namespace)
     select = full_select(attempt, compiled, instant)
-    return staging.overwrite(select).get("added-records", 0)
+    return staging.overwrite(attempt.session.sql(select)).get("added-records", 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -108,6 +108,15 @@ def obstacle(lake: Lake, item: Input) -> Reason | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Materialized:
+    """A relation that was computed."""
+
+    view: str
+    rows: int
+    sums: Mapping[str, tuple[int, int]]  # by column: of its positive and its negative values
+
+
 @dataclass(slots=True)
 class Feeds:
     """The change feeds of one attempt, and the names its SQL uses for tables (`Leaves`)."""
@@ -160,35 +169,44 @@ class Feeds:
         frame = self.feeds[name].frame if name in self.feeds else None
         if frame is None or name in self._views:
             return
-        view, rows = self.materialize(frame, "changes")
-        self._views[name] = view
-        self.rows[name] = rows
+        found = self.materialize(frame, "changes")
+        self._views[name] = found.view
+        self.rows[name] = found.rows
 
-    def materialize(self, frame: DataFrame, what: str) -> tuple[str, int]:
-        """Compute a relation once and give it a view name; returns the name and its rows.
+    def materialize(self, frame: DataFrame, what: str, summed: Sequence[str] = ()) -> Materialized:
+        """Compute a relation once and give it a view name.
 
         A small one becomes a local relation: Spark plans over it in no time, and knows its size. A large one is
         checkpointed. Either way the plan behind it is gone, so plans do not grow from step to step.
         """
-        found = self.materialize_small(frame, what)
+        from pyspark.sql import functions as F
+
+        found = self.materialize_small(frame, what, summed)
         if found is not None:
             return found
         checkpoint = frame.localCheckpoint()
         view = self.attempt.view_name(what)
         self._checkpoints[view] = checkpoint
         checkpoint.createOrReplaceTempView(view)
-        self.sizes[view] = checkpoint.count()
-        return view, self.sizes[view]
+        values = [F.col(quote(c)).cast("bigint") for c in summed]
+        parts = [F.sum(F.greatest(v * sign, F.lit(0))) for v in values for sign in (1, -1)]
+        counted = checkpoint.agg(F.count(F.lit(1)), *parts).first()
+        assert counted is not None
+        self.sizes[view] = int(counted[0])
+        sums = [int(n or 0) for n in counted[1:]]
+        return Materialized(
+            view, self.sizes[view], dict(zip(summed, zip(sums[::2], sums[1::2], strict=True), strict=True))
+        )
 
-    def materialize_small(self, frame: DataFrame, what: str) -> tuple[str, int] | None:
+    def materialize_small(self, frame: DataFrame, what: str, summed: Sequence[str] = ()) -> Materialized | None:
         """The same, but only if it has few rows."""
-        few, rows = collect_local(frame, LOCAL)
-        if few is None:
+        local = collect_local(frame, LOCAL, summed=summed)
+        if local is None:
             return None
         view = self.attempt.view_name(what)
-        few.createOrReplaceTempView(view)
-        self.sizes[view] = rows
-        return view, rows
+        local.frame.createOrReplaceTempView(view)
+        self.sizes[view] = local.rows
+        return Materialized(view, local.rows, dict(zip(summed, local.sums, strict=True)))
 
     def is_local(self, view: str) -> bool:
         """Whether a materialized view is on the driver: reading it runs no job."""
@@ -258,7 +276,8 @@ class Feeds:
     @property
     def facts(self) -> Facts:
         """What passes over a delta tree know of this refresh."""
-        return Facts(self.changed, frozenset(t for t in self.inputs if not is_large(self.total(t))))
+        little = frozenset(t for t in self.inputs if not is_large(self.total(t)))
+        return Facts(self.changed, little, append_only=self.append_only)
 
     def lend(self, views: Iterable[str]) -> None:
         """These views live as long as the attempt, not only as long as the feeds."""

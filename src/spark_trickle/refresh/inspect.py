@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from spark_trickle.delta.levels import Levels
-from spark_trickle.delta.root import HASH, Keyed, Partitioned, Plan, Rows
+from spark_trickle.delta.steps import HASH
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.model import (
@@ -32,12 +31,12 @@ from spark_trickle.refresh.equality import Difference, compare
 from spark_trickle.refresh.full import full_select
 from spark_trickle.refresh.inputs import Feeds, gather
 from spark_trickle.refresh.run import Refresher, new_state, unknown
+from spark_trickle.refresh.shown import steps_sql
 from spark_trickle.refresh.situation import Cut, inputs_moved, location_of, other_code, past_of, situation_of
 from spark_trickle.refresh.work import Work
 from spark_trickle.spark.analyze import spark_error
-from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote
+from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote, quote_table
 from spark_trickle.spark.settings import unusual, unusual_first
-from spark_trickle.sql.algebra import Named
 
 
 @dataclass(slots=True)
@@ -66,12 +65,27 @@ class Inspector:
             reason=None if compiled.reason is None else str(compiled.reason),
             identity=compiled.plan.identity if compiled.plan else "the whole row",
             operators=_operators(compiled),
-            delta_sql=delta_sql(compiled),
+            delta_sql=self._script(table, compiled, cut),
             full_sql=_full_sql(compiled),
             next_action=planned.action,
             next_reason=planned.reason,
             notices=notices(compiled, r.settings),
         )
+
+    def _script(self, table: StreamTable, compiled: Compiled, cut: Cut) -> str | None:
+        """What a refresh runs; where every input can be read at the frontier by its name, as a script."""
+        old: dict[TableName, str] = {}
+        for part in (table, *table.states):
+            for d in part.dependencies:
+                pointer = cut.pointers.get(d.input)
+                if pointer is None or pointer.is_view or d.snapshot_id is None:
+                    continue
+                kind = self.refresher.lake.kind(pointer.location)
+                if kind.expired(pointer.location, d.snapshot_id) is None:
+                    sql = kind.old_state(pointer, quote_table(d.input), d.snapshot_id)
+                    old |= {} if sql is None else {d.input: sql}
+        needed = {i for c in (compiled, *(s.compiled for s in compiled.states)) for i in c.inputs}
+        return steps_sql(compiled, table, old) if needed <= old.keys() else steps_sql(compiled)
 
     # -- dry run ---------------------------------------------------------------------------------------------------
 
@@ -158,7 +172,7 @@ class Inspector:
             str(decision.reason),
             changed,
             None if decision.action is Action.NO_DATA else seconds,
-            delta_sql(compiled) if differential else None if decision.action is Action.NO_DATA else _full_sql(compiled),
+            steps_sql(compiled) if differential else None if decision.action is Action.NO_DATA else _full_sql(compiled),
         )
 
     def _by_ratio(self, moved: Iterable[str]) -> Decision:
@@ -346,29 +360,3 @@ def _operators(compiled: Compiled) -> str:
 
 def _full_sql(compiled: Compiled) -> str:
     return compile_sql(compiled.plan.full, PlainLeaves()) if compiled.plan else compiled.definition
-
-
-def delta_sql(compiled: Compiled) -> str | None:
-    """What a DIFFERENTIAL refresh computes when every input changed; the lookup of stored rows comes after it."""
-    if compiled.plan is None:
-        return None
-    parts = [f"-- hidden {s.name}\n{_plan_sql(s.compiled.plan)};" for s in compiled.states if s.compiled.plan]
-    return "\n\n".join([*parts, _plan_sql(compiled.plan)])
-
-
-def _plan_sql(plan: Plan) -> str:
-    if isinstance(plan, Rows):
-        return compile_sql(plan.delta, PlainLeaves())
-    if isinstance(plan, Keyed) and plan.algebra is not None:
-        return compile_sql(plan.change(), PlainLeaves())
-    if isinstance(plan, Levels):
-        parts = (compile_sql(plan.base, PlainLeaves()), compile_sql(plan.step, PlainLeaves()))
-        return f"-- level 0\n{parts[0]};\n\n-- every level, over the one before\n{parts[1]}"
-    return _groups_sql(plan)
-
-
-def _groups_sql(plan: Keyed | Partitioned) -> str:
-    names = tuple(f"{k.name}__key" for k in plan.keys)
-    affected = compile_sql(plan.affected(), PlainLeaves())
-    fresh = compile_sql(plan.recomputed(Named(view="affected keys", names=names)), PlainLeaves())
-    return f"-- affected keys\n{affected};\n\n-- their new rows\n{fresh}"

@@ -31,10 +31,10 @@ from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, Definition, StateTable
 from spark_trickle.refresh.definition_check import misread
-from spark_trickle.refresh.differential import Differential
 from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
+from spark_trickle.refresh.runner import Runner
 from spark_trickle.refresh.situation import (
     Cut,
     changed_outside,
@@ -353,8 +353,10 @@ class Refresher:
             assert compiled.plan is not None
             attempt.register_missing(run.cut.pointers, [table.name])
             staging = self._opened(run, Staging.onto(attempt, table.name, table.file_schema))
-            change = Differential(feeds, staging, compiled.columns, work.stages, self.passes)
-            return staging, change.run_carefully(compiled.plan) if carefully else change.run(compiled.plan)
+            runner, plan = Runner(feeds, staging, work.stages, self.passes), compiled.plan
+            if carefully:
+                return staging, runner.run_first_of(plan.careful(compiled.columns))
+            return staging, runner.run(plan.steps(compiled.columns, feeds.facts))
         refuse_taken(self.lake, table, run.cut)
         fits = compiled.layout == table.layout and bool(table.file_schema)
         with work.stages("full"):

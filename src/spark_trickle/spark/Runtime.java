@@ -11,6 +11,7 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction0;
@@ -23,10 +24,13 @@ import scala.runtime.AbstractFunction1;
 public class Runtime {
 
   /**
-   * The rows of a frame as a local relation of another session: {frame, number of rows}, or null if there are more than
-   * `limit`. The rows stay internal rows: through external ones maps lose their order and strings their bytes.
+   * The rows of a frame as a local relation of another session: {frame, number of rows, sums}, or null if there are more
+   * than `limit`. The rows stay internal rows: through external ones maps lose their order and strings their bytes.
+   *
+   * `summed` names BIGINT and BOOLEAN columns, separated by commas; `sums` has for each of them the sum of its positive
+   * values, with 1 for true, and that of its negative ones.
    */
-  public Object[] local(Dataset frame, SparkSession into, int limit) {
+  public Object[] local(Dataset frame, SparkSession into, int limit, String summed) {
     final QueryExecution execution = frame.limit(limit + 1).queryExecution();
     InternalRow[] rows = (InternalRow[]) SQLExecution.withNewExecutionId(
         execution, scala.Option.apply("collect"), new AbstractFunction0() {
@@ -37,7 +41,26 @@ public class Runtime {
     if (rows.length > limit) return null;
     Seq data = scala.jdk.javaapi.CollectionConverters.asScala(Arrays.asList((Object[]) rows)).toSeq();
     LocalRelation relation = new LocalRelation(execution.analyzed().output(), data, false, scala.Option.empty());
-    return new Object[] {Dataset.ofRows(into, relation), Integer.valueOf(rows.length)};
+    String sums = summed.isEmpty() ? "" : sums(rows, frame.schema(), summed.split(","));
+    return new Object[] {Dataset.ofRows(into, relation), Integer.valueOf(rows.length), sums};
+  }
+
+  private static String sums(InternalRow[] rows, StructType schema, String[] names) {
+    StringBuilder found = new StringBuilder();
+    for (int n = 0; n < names.length; n++) {
+      int at = schema.fieldIndex(names[n]);
+      boolean isBoolean = schema.apply(at).dataType().equals(DataTypes.BooleanType);
+      long positive = 0;
+      long negative = 0;
+      for (int r = 0; r < rows.length; r++) {
+        if (rows[r].isNullAt(at)) continue;
+        long value = isBoolean ? (rows[r].getBoolean(at) ? 1L : 0L) : rows[r].getLong(at);
+        if (value > 0) positive += value;
+        else negative -= value;
+      }
+      found.append(n == 0 ? "" : ",").append(positive).append(",").append(negative);
+    }
+    return found.toString();
   }
 
   /** Let a session call `value` and `metadata` for the two binary parts of a VARIANT. */

@@ -17,6 +17,8 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.model import TableName
 from spark_trickle.spark.order import is_large, join_order
 from spark_trickle.sql.algebra import (
+    FILE,
+    POSITION,
     WEIGHT,
     Aggregate,
     AsOf,
@@ -40,6 +42,7 @@ from spark_trickle.sql.algebra import (
     Scan,
     ScanColumn,
     State,
+    Stored,
     TopK,
     UnionAll,
     Weigh,
@@ -66,6 +69,10 @@ class Leaves(Protocol):
 
     def changes(self, table: TableName) -> str: ...
 
+    def stored(self) -> str:
+        """The stream table that is refreshed, with its hidden columns."""
+        ...
+
     def weight(self, table: TableName) -> str:
         """What the weight of its changes is called: a table may have a column of the usual name."""
         ...
@@ -88,6 +95,9 @@ class PlainLeaves:
 
     def changes(self, table: TableName) -> str:
         return quote(f"changes of {table}")
+
+    def stored(self) -> str:
+        return quote("stored rows")
 
     def weight(self, table: TableName) -> str:  # noqa: ARG002
         return WEIGHT
@@ -191,8 +201,11 @@ def compile_sql(tree: Operator, leaves: Leaves) -> str:
 
 def _compiled(tree: Operator, leaves: Leaves, *, steps: bool) -> Parts:
     compiler = _Compiler(leaves, steps=steps)
-    last = compiler.name(tree)
-    return Parts(tuple(compiler.ctes), f"SELECT {_list(tree.columns)} FROM {last}")
+    if isinstance(tree, Recursion):  # a WITH of its own
+        body = f"SELECT {_list(tree.columns)} FROM {compiler.name(tree)}"
+    else:
+        body = compiler.sql(tree)
+    return Parts(tuple(compiler.ctes), body)
 
 
 def _list(columns: Iterable[str]) -> str:
@@ -234,6 +247,15 @@ class _Compiler:
             self.ctes.append(Part(self._known[sql], sql, op))
         return self._known[sql]
 
+    def source(self, op: Operator) -> tuple[str, str]:
+        """What a SELECT over one relation has after FROM: a filter of it, or a view, needs no CTE of its own."""
+        if isinstance(op, Named):
+            return quote(op.view), ""
+        if isinstance(op, Filter) and not _is_derived_change(op) and not open_levels(op):
+            table, where = self.source(op.child)
+            return (self.name(op), "") if where else (table, f" WHERE {op.condition.sql()}")
+        return self.name(op), ""
+
     def is_small(self, op: Operator) -> bool:
         """Whether a relation is no larger than the small feeds it is made of."""
         if isinstance(op, Changes):
@@ -242,6 +264,8 @@ class _Compiler:
             return self.leaves.small(TableName("", op.view))
         if isinstance(op, Filter | Project | Weigh | Distinct | Aggregate | Explode | Matched | TopK | Window):
             return self.is_small(op.child)
+        if isinstance(op, OuterJoin):
+            return op.single and self.is_small(op.left)
         if isinstance(op, UnionAll):
             return all(self.is_small(i) for i in op.inputs)
         return isinstance(op, Empty)
@@ -276,28 +300,42 @@ class _Compiler:
         return f"SELECT {_list(op.names)} FROM {quote(op.view)}"
 
     @sql.register
+    def _stored(self, op: Stored) -> str:
+        places = (f"_file AS {quote(FILE)}", f"_pos AS {quote(POSITION)}") if op.positions else ()
+        return self._fields(op.fields, self.leaves.stored(), *places)
+
+    @sql.register
     def _empty(self, op: Empty) -> str:
         return f"SELECT {', '.join(f'NULL AS {quote(n)}' for n in op.names)} WHERE false"
 
     @sql.register
     def _filter(self, op: Filter) -> str:
-        return f"SELECT {_list(op.columns)} FROM {self.name(op.child)} WHERE {op.condition.sql()}"
+        child = quote(op.child.view) if isinstance(op.child, Named) else self.name(op.child)
+        return f"SELECT {_list(op.columns)} FROM {child} WHERE {op.condition.sql()}"
 
     @sql.register
     def _project(self, op: Project) -> str:
-        return f"SELECT {_items(op.items)} FROM {self.name(op.child)}"
+        child, where = self.source(op.child)
+        return f"SELECT {_items(op.items)} FROM {child}{where}"
 
     @sql.register
     def _weigh(self, op: Weigh) -> str:
-        return f"SELECT {_list(op.child.columns)}, {op.weight}L AS {quote(WEIGHT)} FROM {self.name(op.child)}"
+        child, where = self.source(op.child)
+        return f"SELECT {_list(op.child.columns)}, {op.weight}L AS {quote(WEIGHT)} FROM {child}{where}"
 
     @sql.register
     def _union_all(self, op: UnionAll) -> str:
-        return "\n  UNION ALL ".join(f"SELECT {_list(op.names)} FROM {self.name(i)}" for i in op.inputs)
+        def branch(part: Operator) -> str:
+            if isinstance(part, Project | Weigh) and not _is_derived_change(part):
+                return self.sql(part)
+            return f"SELECT {_list(op.names)} FROM {self.name(part)}"
+
+        return "\n  UNION ALL ".join(map(branch, op.inputs))
 
     @sql.register
     def _distinct(self, op: Distinct) -> str:
-        return f"SELECT DISTINCT {_list(op.columns)} FROM {self.name(op.child)}"
+        child, where = self.source(op.child)
+        return f"SELECT DISTINCT {_list(op.columns)} FROM {child}{where}"
 
     @sql.register
     def _aggregate(self, op: Aggregate) -> str:
@@ -305,7 +343,8 @@ class _Compiler:
             return f"SELECT count(1) AS `_` FROM {self.name(op.child)}"  # one row, whatever there is
         items = _items((*op.keys, *(Item(c.name, c.whole) for c in op.calls)))
         by = f" GROUP BY {', '.join(str(n + 1) for n in range(len(op.keys)))}" if op.keys else ""
-        return f"SELECT {items} FROM {self.name(op.child)}{by}"
+        child, where = self.source(op.child)
+        return f"SELECT {items} FROM {child}{where}{by}"
 
     @sql.register
     def _restrict(self, op: Restrict) -> str:
@@ -360,7 +399,8 @@ class _Compiler:
     def _outer_join(self, op: OuterJoin) -> str:
         left, right = self.name(op.left), self.name(op.right)
         on = _and(op.conditions) or "true"
-        return f"SELECT {_list(op.columns)} FROM {left} {op.side.upper()} OUTER JOIN {right} ON {on}"
+        hint = f"/*+ BROADCAST({right}) */ " if op.single and self.is_small(op.left) else ""
+        return f"SELECT {hint}{_list(op.columns)} FROM {left} {op.side.upper()} OUTER JOIN {right} ON {on}"
 
     @sql.register
     def _recursion(self, op: Recursion) -> str:
@@ -384,7 +424,9 @@ class _Compiler:
         conditions = list(op.conditions)
         hint = f"/*+ BROADCAST({self.name(current)}) */ " if self.is_small(current) and others else ""
         stepwise = self.steps and is_change(current) and not open_levels(op)
-        seen, text, grown = set(current.columns), self.name(current), not self.is_small(current)
+        # What was materialized before has nothing to compute first.
+        grown = bool(tables(current)) and not self.is_small(current)
+        seen, text = set(current.columns), self.name(current)
         for following in others:
             if stepwise and grown and self.is_large(following):
                 seen &= {c for s in conditions for c in s.columns}.union(op.columns)
@@ -412,6 +454,8 @@ class _Compiler:
 
     def rows(self, op: Operator) -> int | None:
         """Of the largest table that a relation reads, if all are known."""
+        if any(isinstance(o, Stored) for o in op.walk()):
+            return None
         found = [self.leaves.total(t) for t in tables(op)]
         return None if None in found else max((r for r in found if r is not None), default=1)
 

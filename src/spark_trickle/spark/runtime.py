@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from spark_trickle.sql.identity import VARIANT_METADATA, VARIANT_VALUE
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-VARIANT_VALUE, VARIANT_METADATA = "_t_variant_value", "_t_variant_metadata"
 
 
 @lru_cache(maxsize=4)
@@ -27,13 +29,30 @@ def _runtime(context: Any) -> Any:
     )
 
 
-def collect_local(frame: DataFrame, limit: int, into: SparkSession | None = None) -> tuple[DataFrame | None, int]:
-    """(the rows as a local relation of `into`, how many), with their exact values; (None, 0) if more than `limit`."""
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A relation on the driver."""
+
+    frame: DataFrame
+    rows: int
+    sums: tuple[tuple[int, int], ...]  # of each column asked for: the positive values, the negative ones
+
+
+def collect_local(
+    frame: DataFrame, limit: int, into: SparkSession | None = None, summed: Sequence[str] = ()
+) -> Local | None:
+    """The rows as a local relation of `into`, with their exact values; None if there are more than `limit`.
+
+    `summed` are columns of BIGINT or BOOLEAN.
+    """
     from pyspark.sql import DataFrame as Frame
 
     session = into or frame.sparkSession
-    found = _runtime(session.sparkContext).local(frame._jdf, session._jsparkSession, limit)
-    return (None, 0) if found is None else (Frame(found[0], session), int(found[1]))
+    found = _runtime(session.sparkContext).local(frame._jdf, session._jsparkSession, limit, ",".join(summed))
+    if found is None:
+        return None
+    sums = [int(n) for n in found[2].split(",")] if summed else []
+    return Local(Frame(found[0], session), int(found[1]), tuple(zip(sums[::2], sums[1::2], strict=True)))
 
 
 def register_functions(session: SparkSession) -> None:

@@ -18,6 +18,7 @@ from spark_trickle.model import TableName
 from spark_trickle.sql.scalar import Scalar, column
 
 WEIGHT = "_t_w"
+FILE, POSITION = "_t_file", "_t_pos"  # where a stored row lies
 Fresh = Callable[[str], str]  # a prefix -> a column name that nothing else has
 
 
@@ -262,6 +263,7 @@ class OuterJoin(Operator):
     right: Operator
     conditions: tuple[Scalar, ...]
     side: Side
+    single: bool = False  # a row of the left meets one of the right at most, and the right has no others
     stateful: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -596,6 +598,22 @@ class Named(Operator):
     @property
     def label(self) -> str:
         return f"Named {self.view}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored(Operator):
+    """The rows that the stream table has before this refresh, its hidden columns among them."""
+
+    fields: tuple[ScanColumn, ...]
+    positions: bool = False  # with FILE and POSITION of each row
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*(f.name for f in self.fields), *((FILE, POSITION) if self.positions else ()))
+
+    @property
+    def label(self) -> str:
+        return f"Stored rows [{', '.join(f.source for f in self.fields)}]"
 
 
 def open_levels(tree: Operator) -> bool:

@@ -116,6 +116,14 @@ def true() -> Scalar:
     return Scalar(exp.Boolean(this=True))
 
 
+def boolean(value: bool) -> Scalar:  # noqa: FBT001
+    return Scalar(exp.Boolean(this=value))
+
+
+def is_null(value: Scalar) -> Scalar:
+    return Scalar(exp.Is(this=operand(value.tree), expression=exp.Null()))
+
+
 def negate(value: Scalar) -> Scalar:
     return Scalar(exp.Not(this=operand(value.tree)))
 
@@ -136,6 +144,34 @@ def number(value: int) -> Scalar:
 
 def call(function: str, *args: Scalar) -> Scalar:
     return Scalar(exp.Anonymous(this=function, expressions=[a.tree.copy() for a in args]))
+
+
+def parameter(name: str) -> Scalar:
+    """The parameter of a lambda: not a column."""
+    return Scalar(identifier(name))
+
+
+def for_each(array: Scalar, name: str, body: Scalar) -> Scalar:
+    """`transform(array, name -> body)`."""
+    lambda_ = exp.Lambda(this=body.tree.copy(), expressions=[identifier(name)])
+    return Scalar(exp.Anonymous(this="transform", expressions=[array.tree.copy(), lambda_]))
+
+
+def row_number(partition: Iterable[Scalar], order: Iterable[Scalar]) -> Scalar:
+    return Scalar(
+        exp.Window(
+            this=exp.Anonymous(this="row_number"),
+            partition_by=[p.tree.copy() for p in partition],
+            order=exp.Order(expressions=[o.tree.copy() for o in order]),
+        )
+    )
+
+
+def rank(order: Iterable[Scalar]) -> Scalar:
+    """Over all rows, in an order such as `x DESC NULLS LAST`."""
+    return Scalar(
+        exp.Window(this=exp.Anonymous(this="rank"), order=exp.Order(expressions=[o.tree.copy() for o in order]))
+    )
 
 
 def field(struct: Scalar, name: str) -> Scalar:
@@ -200,6 +236,14 @@ def sides(condition: Scalar) -> tuple[Scalar, Scalar] | None:
     """Both sides of an equality, null-safe or not."""
     tree = condition.tree.unnest()
     return (Scalar(tree.this), Scalar(tree.expression)) if isinstance(tree, exp.EQ | exp.NullSafeEQ) else None
+
+
+def disjunction(conditions: Iterable[Scalar]) -> Scalar:
+    """Any of the conditions; false when there are none."""
+    result = None
+    for condition in conditions:
+        result = condition if result is None else either(result, condition)
+    return boolean(False) if result is None else result
 
 
 def conjunction(conditions: Iterable[Scalar]) -> Scalar | None:

@@ -13,17 +13,28 @@ and deletions are alike: signed weights, level by level, while a level changed o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spark_trickle.delta.differentiate import differentiate
+from spark_trickle.delta.facts import Facts
+from spark_trickle.delta.plans.plan import Comparison, Key, Types
+from spark_trickle.delta.plans.rows import compare_all
+from spark_trickle.delta.steps import HASH, Repeat, Step, change_rows, consolidated, names, plain_call
 from spark_trickle.model import HIDDEN_PREFIX, Column, TableName
 from spark_trickle.sql.algebra import (
+    WEIGHT,
+    Aggregate,
+    AsOf,
+    Changes,
+    Empty,
     Explode,
     Filter,
     Item,
     Join,
     Level,
     Matched,
+    Named,
     Operator,
     OuterJoin,
     Project,
@@ -31,11 +42,13 @@ from spark_trickle.sql.algebra import (
     Scan,
     ScanColumn,
     Side,
+    Stored,
     keep,
 )
-from spark_trickle.sql.scalar import add, cast, column, number
+from spark_trickle.sql.scalar import add, call, cast, column, equal, number
 
 LEVEL = f"{HIDDEN_PREFIX}level"
+LEVELS = "levels"
 # Stands for the level before, as if it were a table.
 PREVIOUS = TableName("", "previous level")
 
@@ -113,7 +126,14 @@ class Levels:
 
     node: Recursion
     items: tuple[Item, ...]  # public columns: the node's, renamed
-    hash: str
+
+    @property
+    def kind(self) -> str:
+        return "levels"
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return ()
 
     @property
     def identity(self) -> str:
@@ -121,18 +141,62 @@ class Levels:
 
     @property
     def hidden(self) -> tuple[Column, ...]:
-        return (Column(LEVEL, "int"), Column(self.hash, "bigint"))
+        return (Column(LEVEL, "int"), Column(HASH, "bigint"))
 
     @property
     def full(self) -> Operator:
         return Project(child=with_levels(self.node, LEVEL), items=(*self.items, *keep(LEVEL)))
 
-    @property
-    def base(self) -> Operator:
-        """The change of level 0."""
-        return differentiate(self.node.base)
+    def compare(self, types: Types) -> dict[str, Comparison]:  # noqa: ARG002
+        return {}
 
-    @property
-    def step(self) -> Operator:
-        """The change of a level, over that of the level before."""
-        return differentiate(as_table(self.node.step))
+    def picks_by_order(self, types: Types) -> bool:  # noqa: ARG002
+        return False
+
+    def steps(self, columns: Sequence[Column], facts: Facts) -> tuple[Step, ...]:  # noqa: ARG002
+        whole = (*columns, Column(LEVEL, "int"))
+        changed = Named(view=LEVELS, names=(*names(whole), WEIGHT))
+        return (Repeat(LEVELS, LevelSteps(self, tuple(columns))), *change_rows(changed, whole))
+
+    def careful(self, columns: Sequence[Column]) -> tuple[tuple[Step, ...], ...]:
+        return (compare_all(self.full, (*columns, Column(LEVEL, "int"))),)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSteps:
+    """The change of each level, over that of the level before."""
+
+    plan: Levels
+    columns: tuple[Column, ...]  # public
+
+    def deepest(self) -> Operator:
+        stored = Stored(fields=(ScanColumn(LEVEL, LEVEL),))
+        return Aggregate(child=stored, keys=(), calls=(plain_call(LEVEL, call("max", column(LEVEL))),))
+
+    def level(self, depth: int, previous: str | None) -> Operator:
+        node = self.plan.node
+        types = {i.scalar.bare: c.type for i, c in zip(self.plan.items, self.columns, strict=True)}
+        tree = differentiate(as_table(node.step) if depth else node.base)
+        read = tree.transform(lambda op: self._read(op, depth - 1, previous))
+        return consolidated(read, tuple(Column(n, types[n]) for n in node.names))
+
+    def shown(self, depth: int, step: str) -> Operator:
+        changed = Named(view=step, names=(*self.plan.node.names, HASH, WEIGHT))
+        level = Item(LEVEL, cast(number(depth), "int"))
+        return Project(child=changed, items=(*self.plan.items, level, *keep(WEIGHT)))
+
+    def _read(self, op: Operator, before: int, previous: str | None) -> Operator:
+        """The leaves that stand for the level before: its stored rows, and the change that was just computed."""
+        if isinstance(op, Changes) and op.scan.input == PREVIOUS:
+            if previous is None:
+                return Empty(names=op.columns)
+            changed = Named(view=previous, names=(*(f.source for f in op.scan.fields), WEIGHT))
+            items = (*(Item(f.name, column(f.source)) for f in op.scan.fields), *keep(WEIGHT))
+            return Project(child=changed, items=items)
+        if isinstance(op, AsOf) and op.scan.input == PREVIOUS:
+            public = {i.scalar.bare: i.name for i in self.plan.items}
+            fields = tuple(ScanColumn(public[f.source], f.name) for f in op.scan.fields)
+            rows = Stored(fields=(*fields, ScanColumn(LEVEL, LEVEL)))
+            there = Filter(child=rows, condition=equal(column(LEVEL), number(before)))
+            return Project(child=there, items=keep(*op.columns))
+        return op
