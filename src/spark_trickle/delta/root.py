@@ -34,6 +34,7 @@ from spark_trickle.delta.rules.distinct import as_aggregate
 from spark_trickle.delta.rules.recursion import any_change
 from spark_trickle.errors import NotIncremental
 from spark_trickle.model import HIDDEN_PREFIX, Column
+from spark_trickle.sql.aggregate_facts import UNDETERMINED, UNORDERED_BAG
 from spark_trickle.sql.algebra import (
     WEIGHT,
     Aggregate,
@@ -52,7 +53,6 @@ from spark_trickle.sql.algebra import (
     at,
     keep,
 )
-from spark_trickle.sql.functions import UNDETERMINED, UNORDERED_BAG
 from spark_trickle.sql.scalar import Scalar, call, case_when, cast, column, conjunction, greater, less, number
 from spark_trickle.sql.ties import open_calls, open_top, order_columns
 
