@@ -20,9 +20,6 @@ from spark_trickle.lake.positions import append_and_delete, replace_all
 from spark_trickle.model import Column, Pointer, TableName, TableOptions
 from spark_trickle.spark.compile import quote
 
-# Positions go through the driver up to this many; beyond, Spark deletes them.
-MANY_POSITIONS = 200_000
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:

@@ -17,14 +17,15 @@ from spark_trickle.delta.optimize import PASSES, Pass, optimize
 from spark_trickle.delta.root import HASH, Keyed, Partitioned, Plan, Rows
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.changelog import Delta
-from spark_trickle.lake.staging import MANY_POSITIONS, Counts, Staging
+from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.model import Column, TableName
-from spark_trickle.refresh.inputs import SMALL, Feeds
+from spark_trickle.refresh.inputs import Feeds
 from spark_trickle.spark.analyze import data_error
 from spark_trickle.spark.compile import compile_parts, compile_sql, quote
 from spark_trickle.spark.identity import identity, row_hash
 from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, TopK, Weigh
 from spark_trickle.sql.scalar import in_ddl
+from spark_trickle.thresholds import MANY_POSITIONS, SMALL
 
 Stage = Callable[[str], Any]  # a context manager that times a named stage
 _COLLATION = re.compile(r" collate \w+", re.IGNORECASE)
