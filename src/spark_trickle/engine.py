@@ -26,22 +26,7 @@ from spark_trickle.lake.cuts import Cuts, ReaderCut
 from spark_trickle.lake.jvm import active
 from spark_trickle.lake.protect import Protector
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import (
-    Check,
-    Description,
-    Explanation,
-    HistoryEntry,
-    LakeFunction,
-    Mode,
-    PlannedRefresh,
-    RefreshResult,
-    Source,
-    Star,
-    StreamTableStatus,
-    TableName,
-    TableOptions,
-    Verification,
-)
+from spark_trickle.model import LakeFunction, Mode, Source, Star, TableName, TableOptions
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
 from spark_trickle.refresh.check import check_query
 from spark_trickle.refresh.compiler import Compiler
@@ -49,6 +34,16 @@ from spark_trickle.refresh.definition import resolve
 from spark_trickle.refresh.inspect import Inspector
 from spark_trickle.refresh.manage import Manager, check_name
 from spark_trickle.refresh.run import Refresher
+from spark_trickle.results import (
+    Check,
+    Description,
+    Explanation,
+    HistoryEntry,
+    PlannedRefresh,
+    RefreshResult,
+    StreamTableStatus,
+    Verification,
+)
 from spark_trickle.schedule import check_schedule
 from spark_trickle.spark.reading import changed_tables
 from spark_trickle.spark.session import (

@@ -18,13 +18,13 @@ from spark_trickle.model import (
     LAKE,
     Action,
     Dependency,
-    HistoryEntry,
     LakeFunction,
     Pointer,
     Source,
     StreamTable,
     TableName,
 )
+from spark_trickle.results import HistoryEntry
 from spark_trickle.thresholds import LISTED_NAMES
 
 _HIDDEN = HIDDEN_NAMESPACE.replace("_", "!_") + "."

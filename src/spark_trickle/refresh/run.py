@@ -26,7 +26,7 @@ from spark_trickle.lake.protect import Protector, sources_of
 from spark_trickle.lake.publish import publish
 from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import Action, Mode, Pointer, RefreshResult, Status, StreamTable, TableName, TableOptions
+from spark_trickle.model import Action, Mode, Pointer, Status, StreamTable, TableName, TableOptions
 from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, Definition, StateTable
@@ -47,6 +47,7 @@ from spark_trickle.refresh.situation import (
 )
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Made, Request, Run, Work, completed, members, shapes_of
+from spark_trickle.results import RefreshResult
 from spark_trickle.spark.analyze import data_error, spark_error
 
 _log = logging.getLogger(__name__)

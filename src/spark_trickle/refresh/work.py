@@ -13,24 +13,13 @@ from spark_trickle.errors import Reason
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.publish import Member
 from spark_trickle.lake.staging import Counts, Staging
-from spark_trickle.model import (
-    Action,
-    Dependency,
-    HistoryEntry,
-    InputKind,
-    Mode,
-    RefreshResult,
-    Shape,
-    Status,
-    StreamTable,
-    TableName,
-    TableOptions,
-)
+from spark_trickle.model import Action, Dependency, InputKind, Mode, Shape, Status, StreamTable, TableName, TableOptions
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.inputs import Input
 from spark_trickle.refresh.situation import Cut, location_of
 from spark_trickle.refresh.stages import Stages
+from spark_trickle.results import HistoryEntry, RefreshResult
 
 # Reasons that somebody should look at.
 _ALERTS = ("INTEGRITY", "REWRITTEN")
