@@ -71,10 +71,10 @@ class Manager:
                 stages = Stages()
                 with stages("compile"):
                     compiled = self._compile(run, table, check=initialize)
-                work = r.stage(run, Request(table, options=options, initialize=initialize), compiled, stages)
-                r.publish(run, [work])
+                done = r.stage(run, Request(table, options=options, initialize=initialize), compiled, stages)
+                r.publish(run, [done])
                 r.protector.protect([n for n, (kind, _) in compiled.reads.items() if kind is InputKind.SOURCE])
-                return replace(work.result(), notices=notices(compiled, r.settings))
+                return replace(done.result(), notices=notices(compiled, r.settings))
 
     def _compile(self, run: Run, table: StreamTable, *, check: bool) -> Compiled:
         """What the user just wrote, or a refusal."""
@@ -167,10 +167,10 @@ class Manager:
             stages = Stages()
             with stages("compile"):
                 compiled = self._compile(run, wanted, check=True)
-            work = r.stage(run, Request(wanted, altered=altered), compiled, stages)
-            r.publish(run, [work])
+            done = r.stage(run, Request(wanted, altered=altered), compiled, stages)
+            r.publish(run, [done])
             r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
-            return replace(work.result(), notices=notices(compiled, r.settings))
+            return replace(done.result(), notices=notices(compiled, r.settings))
 
     # -- drop ------------------------------------------------------------------------------------------------------
 
