@@ -202,8 +202,8 @@ def sql_support() -> str:
 
 def _aggregates() -> list[str]:
     from spark_trickle.delta.aggregates import algebraic
+    from spark_trickle.sql.aggregate_facts import FLOATING, UNDETERMINED
     from spark_trickle.sql.algebra import Call
-    from spark_trickle.sql.functions import FLOATING, UNDETERMINED
     from spark_trickle.sql.scalar import call, column
 
     types = [

@@ -37,7 +37,7 @@ LONG = (
     "engine/test_states.py",
     "lake/test_feed.py",
     "engine/test_table.py",
-    "engine/test_review.py",
+    "engine/test_constructs.py",
     "delta/test_golden.py",
     "engine/test_publish.py",
     "engine/test_changes.py",

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from spark_trickle.errors import TrickleError as TrickleError
     from spark_trickle.model import Action as Action
     from spark_trickle.model import Mode as Mode
-    from spark_trickle.model import RefreshResult as RefreshResult
     from spark_trickle.refresh.changes import Changes as Changes
+    from spark_trickle.results import RefreshResult as RefreshResult
 
 __version__ = "0.1.0"
 
@@ -24,7 +24,7 @@ _HOME = {
     "Action": "model",
     "Changes": "refresh.changes",
     "Mode": "model",
-    "RefreshResult": "model",
+    "RefreshResult": "results",
 }
 
 

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_trickle.model import Action, Verification
+from spark_trickle.model import Action
+from spark_trickle.results import Verification
 
 if TYPE_CHECKING:
     from spark_trickle.engine import Trickle

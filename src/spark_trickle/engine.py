@@ -14,7 +14,6 @@ from dataclasses import replace
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, overload
 
-from spark_trickle import statements
 from spark_trickle.catalog.database import open_catalog
 from spark_trickle.catalog.leases import Heartbeat
 from spark_trickle.catalog.rows import NamedCut
@@ -26,22 +25,7 @@ from spark_trickle.lake.cuts import Cuts, ReaderCut
 from spark_trickle.lake.jvm import active
 from spark_trickle.lake.protect import Protector
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import (
-    Check,
-    Description,
-    Explanation,
-    HistoryEntry,
-    LakeFunction,
-    Mode,
-    PlannedRefresh,
-    RefreshResult,
-    Source,
-    Star,
-    StreamTableStatus,
-    TableName,
-    TableOptions,
-    Verification,
-)
+from spark_trickle.model import LakeFunction, Mode, Source, Star, TableName, TableOptions
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
 from spark_trickle.refresh.check import check_query
 from spark_trickle.refresh.compiler import Compiler
@@ -49,6 +33,16 @@ from spark_trickle.refresh.definition import resolve
 from spark_trickle.refresh.inspect import Inspector
 from spark_trickle.refresh.manage import Manager, check_name
 from spark_trickle.refresh.run import Refresher
+from spark_trickle.results import (
+    Check,
+    Description,
+    Explanation,
+    HistoryEntry,
+    PlannedRefresh,
+    RefreshResult,
+    StreamTableStatus,
+    Verification,
+)
 from spark_trickle.schedule import check_schedule
 from spark_trickle.spark.reading import changed_tables
 from spark_trickle.spark.session import (
@@ -62,6 +56,8 @@ from spark_trickle.spark.session import (
 from spark_trickle.spark.settings import differences, given
 from spark_trickle.sql.mentions import mentioned
 from spark_trickle.sql.parse import WordKind, words
+from spark_trickle.statements.execute import execute
+from spark_trickle.statements.parse import parse_statement, query_in_place, table_options
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -158,7 +154,7 @@ class Trickle:
                 _mode(mode),
                 _star(star),
                 pins,
-                options or statements.table_options(partitioned_by, cluster_by, comment, properties),
+                options or table_options(partitioned_by, cluster_by, comment, properties),
                 initialize=initialize,
             )
         except TrickleError as error:
@@ -244,7 +240,7 @@ class Trickle:
 
         A query, or a CREATE STREAM TABLE statement with one in it. Nothing is created.
         """
-        text = statements.query_in_place(query)
+        text = query_in_place(query)
         try:
             return check_query(self.refresher, text, self._namespace())
         except TrickleError as error:
@@ -288,12 +284,12 @@ class Trickle:
 
         Returns the dataclasses of the method of the same name, and a DataFrame for Spark's statements.
         """
-        statement = statements.parse_statement(text)
+        statement = parse_statement(text)
         if statement is None:
             self._refuse_change(text)
             self.refresher.attempts.functions.register(self.spark, text)
             return self.spark.sql(text, **arguments)
-        return statements.execute(statement, self)
+        return execute(statement, self)
 
     def _refuse_change(self, text: str) -> None:
         """A stream table is changed by its sources and by STREAM TABLE statements, by nothing else."""

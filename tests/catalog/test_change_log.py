@@ -11,7 +11,8 @@ from sqlalchemy import text
 from spark_trickle.catalog.rows import LogEntry, LoggedFile
 from spark_trickle.catalog.store import CatalogStore, Transaction
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Action, HistoryEntry, TableName
+from spark_trickle.model import Action, TableName
+from spark_trickle.results import HistoryEntry
 from tests.catalog.records import REVENUE, add_revenue, code_of
 
 OTHER = TableName("sales", "other")

@@ -13,7 +13,6 @@ from spark_trickle.model import (
     Action,
     Column,
     Dependency,
-    HistoryEntry,
     InputKind,
     LakeFunction,
     Mode,
@@ -22,6 +21,7 @@ from spark_trickle.model import (
     Status,
     TableName,
 )
+from spark_trickle.results import HistoryEntry
 from tests.catalog.records import (
     ORDERS,
     REVENUE,

@@ -408,3 +408,16 @@ def test_a_full_disk(spark: object, small_disk: Path) -> None:
             tr.refresh(name)
             assert tr.verify(name).equal
             assert rows(tr, f"SELECT count(*) FROM {name}") == [(200000,)]
+
+
+@pytest.mark.parametrize("name", ["parquet.`/tmp/x`", "s.base.snapshots", "global_temp.nothing"])
+def test_what_is_not_in_the_lake_is_refused(lake: Trickle, name: str) -> None:
+    with pytest.raises(TrickleError) as caught:
+        lake.create_stream_table("s.foreign", f"SELECT * FROM {name}")
+    assert caught.value.code in ("UNKNOWN_TABLE", "INVALID_QUERY")
+
+
+def test_an_error_of_the_engine_is_one(lake: Trickle) -> None:
+    with pytest.raises(TrickleError) as caught:
+        lake.alter_stream_table("s.nowhere", "SELECT 1")
+    assert caught.value.code == "UNKNOWN_STREAM_TABLE"

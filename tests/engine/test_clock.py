@@ -178,3 +178,21 @@ def test_order_by_is_noticed_at_creation(lake: Trickle) -> None:
     created = lake.create_stream_table("s.ordered", "SELECT id FROM s.t ORDER BY id")
     assert any("ORDER BY" in n for n in created.notices)
     assert "notice: " in str(created)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "SELECT a.id, current_timestamp() AS c FROM s.t a LEFT JOIN s.t b ON a.id = b.id",
+        "SELECT id, CAST('now' AS TIMESTAMP) AS c FROM s.t",
+        "SELECT id FROM s.t WHERE DATE'2020-01-01' < 'today'",
+    ],
+)
+def test_the_clock_is_seen_through_other_refusals(lake: Trickle, definition: str) -> None:
+    lake.create_stream_table("s.follows", definition)
+    try:
+        result = lake.refresh("s.follows")
+        assert result.action is Action.FULL
+        assert "TIME_DEPENDENT" in result.reason
+    finally:
+        lake.drop_stream_table("s.follows")

@@ -223,3 +223,14 @@ def test_read_only(tr: Trickle) -> None:
     assert rows(tr.spark, "SELECT count(*) FROM s.src") == [(100,)]
     tr.sql("INSERT INTO s.src VALUES (1000, 'x')")  # outside of it all is as before
     assert tr.refresh("s.a").action is Action.DIFFERENTIAL
+
+
+def test_what_a_reader_does_at_a_cut_stays_there(tr: Trickle) -> None:
+    tr.sql("CREATE TABLE s.g1 (id INT, v INT)")
+    tr.sql("INSERT INTO s.g1 VALUES (1, 1)")
+    tr.create_stream_table("s.g", "SELECT id, v AS n FROM g1 TABLESAMPLE (100 PERCENT)")
+    with tr.cut() as cut:
+        cut.sql("CREATE TEMP VIEW g1 AS SELECT 99 AS id, 99 AS v")
+    tr.sql("INSERT INTO s.g1 VALUES (2, 2)")
+    tr.refresh("s.g")
+    assert tr.verify("s.g").equal

@@ -107,7 +107,7 @@ def test_an_error_of_the_text_is_the_users(lake: Trickle) -> None:
 def test_setting(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, noticed: bool
 ) -> None:
-    monkeypatch.setattr("spark_trickle.refresh.definition_check.AUTO_ROWS", 0)
+    monkeypatch.setattr("spark_trickle.refresh.definition_check.CHECKED_ROWS", 0)
     with connect(tmp_path / "lake", shuffle_partitions=2, check_definition=setting) as tr:
         tr.sql("CREATE NAMESPACE s")
         tr.sql("CREATE TABLE s.t AS SELECT 1 AS g, 1 AS v")

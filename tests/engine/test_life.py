@@ -1,4 +1,4 @@
-"""Stream tables altered, created empty, replaced; views that change; definitions that follow the clock."""
+"""Stream tables altered, created empty, replaced, refreshed together; views that change; the clock."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ def lake(module_tr: Trickle) -> Trickle:
     tr = module_tr
     tr.sql("CREATE TABLE s.base (id BIGINT, v STRING)")
     tr.sql("INSERT INTO s.base SELECT id, concat('v', id % 3) FROM range(100)")
+    tr.sql("CREATE TABLE s.t (id BIGINT, v INT)")
+    tr.sql("INSERT INTO s.t SELECT id, id % 5 FROM range(40)")
     return tr
 
 
@@ -206,3 +208,54 @@ def test_auto_goes_by_the_size_of_the_change(lake: Trickle) -> None:
     assert lake.history("s.sized")[0].reason == large.reason
     assert lake.verify("s.sized").equal
     lake.sql("DELETE FROM s.base WHERE id >= 5000")
+
+
+def test_a_name_twice_and_the_consumer_first(lake: Trickle) -> None:
+    lake.create_stream_table("s.twice", "SELECT id, v FROM s.t", mode="differential")
+    lake.create_stream_table("s.over_twice", "SELECT v, count(*) AS n FROM s.twice GROUP BY v", mode="differential")
+    lake.sql("INSERT INTO s.t VALUES (100, 1)")
+    found = lake.refresh(["s.over_twice", "s.twice", "s.twice"], upstream=False)
+    assert [r.action for r in found] == [Action.DIFFERENTIAL] * 3
+    for name in ("s.twice", "s.over_twice"):
+        assert lake.verify(name).equal
+        assert not lake.status(name)[0].pending
+
+
+def test_a_view_that_closes_a_circle(lake: Trickle) -> None:
+    lake.sql("CREATE VIEW s.v AS SELECT id FROM s.t")
+    lake.create_stream_table("s.first", "SELECT id FROM s.v")
+    lake.create_stream_table("s.second", "SELECT id FROM s.first")
+    lake.sql("CREATE OR REPLACE VIEW s.v AS SELECT id FROM s.second")
+    with refused(lake, "CYCLE"):
+        lake.refresh("s.first")
+    assert lake.drop_stream_table("s.first", cascade=True) == ("s.second", "s.first")
+
+
+def test_one_that_fails_does_not_blame_the_others(lake: Trickle) -> None:
+    lake.sql("CREATE TABLE s.doomed (id INT)")
+    lake.create_stream_table("s.healthy", "SELECT id, v FROM s.t WHERE v = 2")
+    lake.create_stream_table("s.ill", "SELECT id FROM s.doomed")
+    lake.sql("INSERT INTO s.t VALUES (101, 2)")
+    lake.sql("DROP TABLE s.doomed")
+    with refused(lake, "SOURCE_DROPPED"):
+        lake.refresh(["s.healthy", "s.ill"])
+    status = {s.name: s for s in lake.status()}
+    assert status["s.healthy"].status is Status.ACTIVE
+    assert status["s.healthy"].last_error is None
+    assert status["s.ill"].status is Status.ERROR
+    assert lake.refresh("s.healthy").action is Action.DIFFERENTIAL
+    assert lake.verify("s.healthy").equal
+    lake.drop_stream_table("s.ill")
+
+
+def test_asked_for_differential_it_never_recomputes(lake: Trickle) -> None:
+    lake.sql("CREATE VIEW s.meaning AS SELECT id, v FROM s.t WHERE v > 2")
+    lake.create_stream_table("s.strict", "SELECT id FROM s.meaning")
+    lake.sql("CREATE OR REPLACE VIEW s.meaning AS SELECT id, v FROM s.t WHERE v > 3")
+    with refused(lake, "DEPENDENCY_CHANGED"):
+        lake.refresh("s.strict", mode="differential")
+    assert lake.refresh("s.strict").action is Action.REINITIALIZE
+    lake.create_stream_table("s.this_day", "SELECT id FROM s.t WHERE current_date() > DATE'2000-01-01'")
+    with refused(lake, "NOT_INCREMENTAL"):
+        lake.refresh("s.this_day", mode="differential")
+    lake.drop_stream_table("s.this_day")

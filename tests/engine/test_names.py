@@ -143,3 +143,36 @@ def test_names_differ_by_case_or_are_refused(lake: Trickle) -> None:
 def test_a_field_may_be_called_like_a_type(lake: Trickle) -> None:
     lake.create_stream_table("s.fields", "SELECT named_struct('avoid', id, 'interval', v) AS f FROM s.base")
     assert rows(lake, "SELECT f.interval FROM s.fields") == [("a",), ("b",)]
+
+
+def test_names_resolve_as_in_spark(lake: Trickle) -> None:
+    for table, columns, values in (
+        ("u1", "x INT, id INT", "(1, 10), (2, 20)"),
+        ("u2", "v INT, id INT", "(7, 10), (8, 30)"),
+        ("n1", "x INT, y INT", "(1, 2), (3, 4)"),
+        ("n2", "y INT, x INT", "(2, 1), (9, 9)"),
+        ("la", "a INT, x INT, arr ARRAY<INT>", "(1, 100, array(1, 2)), (2, 200, array(3))"),
+    ):
+        lake.sql(f"CREATE TABLE s.{table} ({columns})")
+        lake.sql(f"INSERT INTO s.{table} VALUES {values}")
+    for n, definition in enumerate(
+        [
+            "SELECT u1.* FROM s.u1 JOIN s.u2 USING (id)",
+            "SELECT u2.* FROM s.u1 JOIN s.u2 USING (id)",
+            "SELECT * FROM s.u1 JOIN s.u2 USING (id)",
+            "SELECT * FROM s.n1 NATURAL JOIN s.n2",
+            "SELECT x, id FROM (s.u1) AS t(id, x)",
+            "SELECT id, concat_ws('-', *) AS c FROM s.u1",
+            "SELECT transform(arr, la_a -> la_a + a) AS t FROM s.la",
+            "SELECT transform(arr, X -> x + 1) AS t FROM s.la",
+        ]
+    ):
+        lake.create_stream_table(f"s.names{n}", definition)
+        assert lake.verify(f"s.names{n}").equal, definition
+    for table, values in (("u1", "(5, 30)"), ("u2", "(6, 20)"), ("n1", "(9, 9)"), ("la", "(5, 5, array(6))")):
+        lake.sql(f"INSERT INTO s.{table} VALUES {values}")
+    lake.sql("DELETE FROM s.la WHERE a = 1")
+    for n in range(8):
+        lake.refresh(f"s.names{n}")
+        found = lake.verify(f"s.names{n}")
+        assert found.equal, (n, found.examples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_trickle import Action, Trickle, TrickleError
-from spark_trickle.model import PlannedRefresh
+from spark_trickle.results import PlannedRefresh
 
 pytestmark = pytest.mark.spark
 

@@ -301,3 +301,22 @@ def test_foreign_write_into_a_running_attempt(group: Trickle) -> None:
     for name in GROUP:
         assert tr.verify(name).equal
     assert private_catalogs(tr) == set()
+
+
+def test_dropped_while_a_new_consumer_was_filled(tr: Trickle) -> None:
+    """Either the consumer is refused or the drop: never a stream table over nothing."""
+    tr.sql("CREATE TABLE s.t (id BIGINT)")
+    tr.create_stream_table("s.base", "SELECT id FROM s.t")
+
+    def drop_base(point: str) -> None:
+        if point == "before transaction":
+            tr.refresher.probe = None
+            tr.drop_stream_table("s.base")
+
+    tr.refresher.probe = drop_base
+    try:
+        with pytest.raises(TrickleError, match="PUBLISH_CONFLICT"):
+            tr.create_stream_table("s.late", "SELECT id FROM s.base")
+    finally:
+        tr.refresher.probe = None
+    assert not [s for s in tr.status() if s.name in ("s.base", "s.late")]

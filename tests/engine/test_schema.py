@@ -1,4 +1,4 @@
-"""Sources whose columns change: definitions follow by field id, or say what they lost."""
+"""Sources whose columns change: definitions follow by field id, or say what they lost. Files that come and go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_trickle import Action, Trickle
-from spark_trickle.model import Status
+from spark_trickle.model import Status, TableName
 from tests.engine.refused import refused
 
 
@@ -236,3 +236,66 @@ def test_compaction_is_no_data(lake: Trickle) -> None:
     assert (result.action, result.rows_changed) == (Action.NO_DATA, {"s.compacted": 0})
     assert not lake.status("s.compacted_st")[0].pending
     assert equal(lake, "s.compacted_st")
+
+
+def test_a_compaction_leaves_a_global_aggregate_alone(lake: Trickle) -> None:
+    lake.sql("CREATE TABLE s.h1 (id INT, p STRUCT<a: INT>)")
+    lake.sql("INSERT INTO s.h1 VALUES (1, named_struct('a', 1))")
+    lake.sql("INSERT INTO s.h1 VALUES (2, named_struct('a', 4))")
+    lake.create_stream_table("s.h", "SELECT sum(p.a) AS x, count(*) AS n, min(p.a) AS m FROM s.h1")
+    lake.sql("CALL lake.system.rewrite_data_files(table => 's.h1', options => map('rewrite-all', 'true'))")
+    lake.refresh("s.h")
+    assert [tuple(r) for r in lake.sql("SELECT * FROM s.h").collect()] == [(5, 2, 1)]
+
+
+def test_a_changed_column_is_noticed_also_inside_a_struct(lake: Trickle) -> None:
+    lake.sql("CREATE TABLE s.t1 (id INT, f FLOAT, p STRUCT<x: INT>)")
+    lake.sql("INSERT INTO s.t1 VALUES (1, 0.1, named_struct('x', 100))")
+    lake.create_stream_table("s.t1s", "SELECT id, CAST(f AS STRING) AS c FROM s.t1")
+    lake.create_stream_table("s.t1p", "SELECT sum(p.x) AS x FROM s.t1")
+    lake.sql("ALTER TABLE s.t1 ALTER COLUMN f TYPE DOUBLE")
+    lake.sql("ALTER TABLE s.t1 DROP COLUMN p.x")
+    lake.sql("ALTER TABLE s.t1 ADD COLUMN p.x INT")
+    lake.sql("INSERT INTO s.t1 VALUES (2, 0.5, named_struct('x', 6))")
+    for name in ("s.t1s", "s.t1p"):
+        assert lake.refresh(name).action is Action.REINITIALIZE
+        assert lake.verify(name).equal
+
+
+def test_a_chain_follows_when_its_upstream_gets_new_columns(lake: Trickle) -> None:
+    lake.sql("CREATE TABLE s.b2 (id INT)")
+    lake.sql("INSERT INTO s.b2 VALUES (1)")
+    lake.sql("CREATE VIEW s.v2 AS SELECT * FROM s.b2")
+    lake.create_stream_table("s.up2", "SELECT * FROM s.b2")
+    lake.create_stream_table("s.dn2", "SELECT id + 1 AS j FROM s.up2")
+    lake.create_stream_table("s.vw2", "SELECT id FROM s.v2")
+    lake.sql("ALTER TABLE s.b2 ADD COLUMN extra INT")
+    lake.sql("INSERT INTO s.b2 VALUES (2, 2)")
+    for name in ("s.dn2", "s.vw2"):
+        lake.refresh(name)
+        assert lake.verify(name).equal, name
+    assert lake.verify("s.up2").equal
+    assert lake.refresh("s.dn2").action is Action.NO_DATA
+
+
+def test_a_file_that_comes_again(lake: Trickle) -> None:
+    """Deletes that were written before it came again do not apply to it."""
+    tr: Any = lake
+    tr.sql("CREATE TABLE s.returned (id INT) USING iceberg TBLPROPERTIES ('format-version' = '2', "
+           "'write.delete.mode' = 'merge-on-read')")  # fmt: skip
+    tr.sql("INSERT INTO s.returned SELECT /*+ COALESCE(1) */ id FROM range(10)")
+    tr.sql("INSERT INTO s.returned VALUES (100)")
+    tr.create_stream_table("s.of_returned", "SELECT id FROM s.returned", mode="differential")
+    tr.sql("DELETE FROM s.returned WHERE id = 3")
+    tr.refresh("s.of_returned")
+    jvm = tr.spark._jvm
+    name = TableName.of("s.returned")
+    table = tr.refresher.lake.load(name)
+    tasks = table.newScan().planFiles().iterator()
+    file = next(t.file() for t in iter(tasks.next, None) if t.file().recordCount() == 10)
+    table.newDelete().deleteFile(file).commit()
+    added = jvm.org.apache.iceberg.DataFiles.builder(table.spec()).copy(file).build()
+    table.newAppend().appendFile(added).commit()
+    assert tr.sql("SELECT count(*) FROM s.returned").collect()[0][0] == 11
+    assert tr.refresh("s.of_returned").action is Action.DIFFERENTIAL
+    assert tr.verify("s.of_returned").equal

@@ -236,3 +236,21 @@ def test_recursion_keeps_the_bytes_of_strings(tr: Trickle) -> None:
         tr.sql(change)
         assert tr.refresh("s.walked").action is Action.DIFFERENTIAL
         assert tr.verify("s.walked", deep=True).equal
+
+
+def test_small_differences_are_differences(module_tr: Trickle) -> None:
+    tr = module_tr
+    tr.sql("CREATE TABLE s.maps (id INT, m MAP<STRING, TIMESTAMP>)")
+    tr.sql("INSERT INTO s.maps VALUES (1, map('a', TIMESTAMP'2020-01-01 00:00:00.000001'))")
+    tr.create_stream_table("s.m", "SELECT id, m FROM s.maps")
+    tr.sql("UPDATE s.maps SET m = map('a', TIMESTAMP'2020-01-01 00:00:00.000002')")
+    tr.refresh("s.m")
+    assert tr.verify("s.m").equal
+    assert tr.sql("SELECT date_format(m['a'], 'SSSSSS') FROM s.m").first()[0] == "000002"
+    tr.sql("CREATE TABLE s.days (id INT, d DATE, ts TIMESTAMP)")
+    tr.sql("INSERT INTO s.days VALUES (1, DATE'1582-10-10', TIMESTAMP'2020-01-01 00:00:01')")
+    tr.create_stream_table("s.d", "SELECT id, d, ts FROM s.days")
+    tr.sql("INSERT INTO s.days VALUES (2, DATE'1582-10-11', NULL)")
+    tr.sql("DELETE FROM s.days WHERE id = 1")
+    tr.refresh("s.d")
+    assert tr.verify("s.d").equal

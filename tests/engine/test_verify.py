@@ -10,6 +10,7 @@ import pytest
 from spark_trickle import Action, Trickle
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.staging import Staging
+from tests.engine.refused import refused
 
 pytestmark = pytest.mark.spark
 
@@ -112,3 +113,19 @@ def test_a_state_that_cannot_be_right_is_noticed(lake: Trickle) -> None:
     assert found.action is Action.REINITIALIZE, found
     assert "INTEGRITY" in found.reason
     assert lake.verify("s.two", deep=True).equal
+
+
+def test_verify_says_what_is_gone(lake: Trickle) -> None:
+    lake.sql("CREATE TABLE s.short (id INT)")
+    lake.sql("INSERT INTO s.short VALUES (1)")
+    lake.create_stream_table("s.of_short", "SELECT id FROM s.short")
+    lake.sql("INSERT INTO s.short VALUES (2)")
+    lake.sql(
+        "CALL lake.system.expire_snapshots(table => 's.short', older_than => TIMESTAMP '2999-01-01', retain_last => 1)"
+    )
+    with refused(lake, "SNAPSHOT_EXPIRED"):
+        lake.verify("s.of_short")
+    lake.sql("DROP TABLE s.short")
+    lake.sql("CREATE TABLE s.short (id INT)")
+    with refused(lake, "TABLE_REPLACED"):
+        lake.verify("s.of_short")

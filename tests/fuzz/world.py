@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from spark_trickle import Action, Trickle, connect
 from spark_trickle.delta.optimize import PASSES
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Verification
+from spark_trickle.results import Verification
 from spark_trickle.spark import order
 from tests.fuzz.exact import Difference, compare
 from tests.fuzz.plan import Case, Round

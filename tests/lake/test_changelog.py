@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spark_trickle.catalog.rows import LogEntry
-from spark_trickle.lake.changelog import KEPT, Delta, passed, steps
+from spark_trickle.lake.changelog import Delta, passed, steps
 from spark_trickle.model import TableName
+from spark_trickle.thresholds import LOG_ENTRIES
 
 A, W, D, R = "append", "overwrite", "delete", "replace"
 
@@ -66,6 +67,6 @@ def test_an_entry_whose_snapshot_expired_is_passed() -> None:
 
 
 def test_a_consumer_that_never_comes_does_not_keep_everything() -> None:
-    log = [entry(n, n + 1) for n in range(1, KEPT + 4)]
-    sequence = {n: n for n in range(1, KEPT + 10)}
+    log = [entry(n, n + 1) for n in range(1, LOG_ENTRIES + 4)]
+    sequence = {n: n for n in range(1, LOG_ENTRIES + 10)}
     assert [e.from_snapshot for e in passed(log, [1], sequence)] == [1, 2, 3]

@@ -9,8 +9,9 @@ import pytest
 from spark_trickle import Trickle
 from spark_trickle.delta.maintained import maintained
 from spark_trickle.errors import Reason, TrickleError
-from spark_trickle.model import Check, InputKind
+from spark_trickle.model import InputKind
 from spark_trickle.refresh.check import obstacle
+from spark_trickle.results import Check
 from spark_trickle.sql import algebra
 from spark_trickle.sql.reasons import REASONS
 

@@ -12,7 +12,7 @@ from spark_trickle.sql import algebra
 from spark_trickle.sql.reasons import REASONS
 
 SOURCE = Path(spark_trickle.__file__).parent
-LAYERS = ("sql", "delta", "spark", "refresh")  # statements.py has a `refuse` of its own
+LAYERS = ("sql", "delta", "spark", "refresh")  # statements/ has a `refuse` of its own
 DELTA_SIDE = {"AsOf", "Changes", "Empty", "Weigh", "Restrict", "Named", "Level", "Unary", "Operator"}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Mode
-from spark_trickle.statements import (
+from spark_trickle.statements.data import (
     AlterStreamTable,
     CreateStreamTable,
     DescribeStreamTable,
@@ -15,8 +15,8 @@ from spark_trickle.statements import (
     RefreshStreamTable,
     ShowStreamTables,
     Statement,
-    parse_statement,
 )
+from spark_trickle.statements.parse import parse_statement
 
 
 @pytest.mark.parametrize(

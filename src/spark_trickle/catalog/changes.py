@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.catalog.store import Transaction
-from spark_trickle.model import Dependency, HistoryEntry, StreamTable, TableName
+from spark_trickle.model import Dependency, StreamTable, TableName
+from spark_trickle.results import HistoryEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,16 @@ from spark_trickle.model import (
     LAKE,
     Action,
     Dependency,
-    HistoryEntry,
     LakeFunction,
     Pointer,
     Source,
     StreamTable,
     TableName,
 )
+from spark_trickle.results import HistoryEntry
+from spark_trickle.thresholds import LISTED_NAMES
 
 _HIDDEN = HIDDEN_NAMESPACE.replace("_", "!_") + "."
-_MANY = 500  # past this many names it is cheaper to read every pointer than to list them
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class CatalogReader:
             return {}
         statement = _pointers
         wanted = None if names is None else set(names)
-        if wanted is not None and len(wanted) <= _MANY:
+        if wanted is not None and len(wanted) <= LISTED_NAMES:
             keys = [(n.namespace, n.name) for n in sorted(wanted)]
             statement = statement.where(tuple_(_p.c.table_namespace, _p.c.table_name).in_(keys))
         with self._database.read() as connection:
@@ -185,8 +185,9 @@ class CatalogReader:
         found: dict[int, datetime] = {}
         h = tables.refresh_history
         ids = sorted(set(snapshots))
-        for start in range(0, len(ids), _MANY):
-            chosen = and_(h.c.stream_table_id == stream_table_id, h.c.snapshot_id.in_(ids[start : start + _MANY]))
+        for start in range(0, len(ids), LISTED_NAMES):
+            listed = ids[start : start + LISTED_NAMES]
+            chosen = and_(h.c.stream_table_id == stream_table_id, h.c.snapshot_id.in_(listed))
             # A refresh that changed nothing names the snapshot of an earlier one.
             first = select(h.c.snapshot_id, func.min(h.c.ended_at).label("at")).where(chosen).group_by(h.c.snapshot_id)
             found |= {int(row["snapshot_id"]): row["at"] for row in self._rows(first)}

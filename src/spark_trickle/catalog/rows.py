@@ -25,16 +25,8 @@ from pydantic_core import core_schema
 from sqlalchemy.engine import RowMapping
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import (
-    Dependency,
-    HistoryEntry,
-    LakeFunction,
-    Pointer,
-    Shape,
-    Source,
-    StreamTable,
-    TableName,
-)
+from spark_trickle.model import Dependency, LakeFunction, Pointer, Shape, Source, StreamTable, TableName
+from spark_trickle.results import HistoryEntry
 
 T = TypeVar("T")
 

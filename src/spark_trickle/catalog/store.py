@@ -24,7 +24,6 @@ from spark_trickle.model import (
     Action,
     Column,
     Dependency,
-    HistoryEntry,
     LakeFunction,
     Mode,
     Pointer,
@@ -35,6 +34,7 @@ from spark_trickle.model import (
     StreamTable,
     TableName,
 )
+from spark_trickle.results import HistoryEntry
 
 
 class StreamTableFields(TypedDict, total=False):

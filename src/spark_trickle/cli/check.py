@@ -12,7 +12,7 @@ from spark_trickle.cli.output import Output, grid
 from spark_trickle.errors import TrickleError
 
 if TYPE_CHECKING:
-    from spark_trickle.model import Check
+    from spark_trickle.results import Check
 
 NOT_INCREMENTAL = 2
 

@@ -21,15 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import (
-    Action,
-    Description,
-    Explanation,
-    HistoryEntry,
-    RefreshResult,
-    StreamTableStatus,
-    Verification,
-)
+from spark_trickle.model import Action
+from spark_trickle.results import Description, Explanation, HistoryEntry, RefreshResult, StreamTableStatus, Verification
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

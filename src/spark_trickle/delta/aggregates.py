@@ -2,7 +2,8 @@
 
 An algebraic call keeps *state columns* in storage. Each state has three scalars: `full` (how a full refresh computes
 it from the rows), `delta` (how much a Z-set adds to it) and, for extrema, how to merge. `final` gives the call's
-value from its states. Everything not in this table is recomputed for the affected groups.
+value from its states. Everything else is recomputed for the affected groups. Which functions have which form is in
+sql/aggregate_facts; here is what the types of a call make of it.
 
 The weight of a delta row is an integer n: n copies added, or removed when negative.
 """
@@ -14,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from spark_trickle.sql.aggregate_facts import Form, facts_of
 from spark_trickle.sql.algebra import WEIGHT, Call
-from spark_trickle.sql.functions import FLOATING, UNDETERMINED
 from spark_trickle.sql.scalar import (
     Scalar,
     add,
@@ -80,19 +81,20 @@ def decimal(type_: str) -> tuple[int, int] | None:
 
 def order_dependent(aggregate: Call, types: Mapping[str, str]) -> bool:
     """Whether two correct evaluations may differ: row order, ties, or the last bits of a float."""
-    return aggregate.function in UNDETERMINED or approximate(aggregate, types) or extremal(aggregate, types)
+    return facts_of(aggregate.function).undetermined or approximate(aggregate, types) or extremal(aggregate, types)
 
 
 def extremal(aggregate: Call, types: Mapping[str, str]) -> bool:
     """Whether it is an extremum of values that may differ although they compare equal: the first one wins."""
     result = types.get(aggregate.name, "")
-    return aggregate.function in ("min", "max") and any(t in result for t in ("double", "float", "collate"))
+    extremum = facts_of(aggregate.function).form is Form.EXTREMUM
+    return extremum and any(t in result for t in ("double", "float", "collate"))
 
 
 def approximate(aggregate: Call, types: Mapping[str, str]) -> bool:
     """Whether the value is a float that depends on the order of summation."""
     result = types.get(aggregate.name, "")
-    return aggregate.function in FLOATING and any(t in result for t in ("double", "float"))
+    return facts_of(aggregate.function).floating and any(t in result for t in ("double", "float"))
 
 
 def algebraic(aggregate: Call, types: Mapping[str, str], prefix: str) -> Algebraic | None:
@@ -100,28 +102,26 @@ def algebraic(aggregate: Call, types: Mapping[str, str], prefix: str) -> Algebra
 
     `types` holds, for each call, the type of its result under its name and of its argument under `<name>__arg`.
     """
-    if aggregate.distinct or not aggregate.plain or len(aggregate.args) > 1:
+    form = facts_of(aggregate.function).form
+    if form is None or aggregate.distinct or not aggregate.plain or len(aggregate.args) > 1:
         return None
-    function, result = aggregate.function, types[aggregate.name]
     arg = aggregate.args[0] if aggregate.args else number(1)
     arg_type = types.get(f"{aggregate.name}__arg", "int")
     if aggregate.filter is not None:
         arg = case_when(aggregate.filter, arg)
-    if function == "count":
-        n = _count(f"{prefix}_n", case_when(_not_null(arg), number(1)))
-        return Algebraic(aggregate, (n,), column(n.name))
-    if function == "count_if":
-        n = _count(f"{prefix}_n", case_when(arg, number(1)))
-        return Algebraic(aggregate, (n,), column(n.name))
-    if function in ("bool_and", "every", "bool_or", "any", "some"):
-        return _boolean(aggregate, arg, prefix, every=function in ("bool_and", "every"))
-    if function == "sum":
-        return _sum(aggregate, arg, arg_type, result, prefix)
-    if function in ("avg", "mean"):
-        return _average(aggregate, arg, arg_type, result, prefix)
-    if function in ("min", "max"):
-        return _extremum(aggregate, arg, arg_type, prefix)
-    return None
+    match form:
+        case Form.COUNT | Form.COUNT_IF:
+            counted = arg if form is Form.COUNT_IF else _not_null(arg)
+            n = _count(f"{prefix}_n", case_when(counted, number(1)))
+            return Algebraic(aggregate, (n,), column(n.name))
+        case Form.EVERY | Form.SOME:
+            return _boolean(aggregate, arg, prefix, every=form is Form.EVERY)
+        case Form.SUM:
+            return _sum(aggregate, arg, arg_type, types[aggregate.name], prefix)
+        case Form.AVERAGE:
+            return _average(aggregate, arg, arg_type, types[aggregate.name], prefix)
+        case Form.EXTREMUM:
+            return _extremum(aggregate, arg, arg_type, prefix)
 
 
 def _not_null(value: Scalar) -> Scalar:

@@ -22,6 +22,7 @@ from spark_trickle.delta.plans.levels import is_linear
 from spark_trickle.delta.plans.plan import Comparison
 from spark_trickle.errors import NotIncremental
 from spark_trickle.model import Column, TableName
+from spark_trickle.sql.aggregate_facts import facts_of
 from spark_trickle.sql.algebra import (
     Aggregate,
     Call,
@@ -42,7 +43,6 @@ from spark_trickle.sql.algebra import (
     UnionAll,
     Window,
 )
-from spark_trickle.sql.functions import UNDETERMINED, UNORDERED_BAG
 from spark_trickle.sql.scalar import Scalar, cast, column
 from spark_trickle.sql.ties import open_calls, open_top
 
@@ -326,16 +326,13 @@ def _(op: Aggregate, stored: Stored, types: Types) -> Openness:
     return Openness({n: c for n, c in columns.items() if c is not Comparison.EXACT}, rows)
 
 
-_SMOOTH = frozenset(["sum", "avg", "mean", "try_sum", "try_avg", "min", "max"])
-
-
 def _result(one: Call, below: Openness, types: Types) -> Comparison:
     inputs = below.of(one.whole) if below.touches(one.whole) else Comparison.EXACT
     if inputs is Comparison.EXACT:
         return own_comparison(one, types)
     if one.filter is not None and below.touches(one.filter):
         return Comparison.OPEN
-    smooth = inputs in (Comparison.APPROXIMATE, Comparison.ZERO) and one.function in _SMOOTH
+    smooth = inputs in (Comparison.APPROXIMATE, Comparison.ZERO) and facts_of(one.function).smooth
     if smooth and not one.distinct and types.get(one.name) in ("double", "float"):
         return Comparison.APPROXIMATE
     return Comparison.OPEN
@@ -343,9 +340,10 @@ def _result(one: Call, below: Openness, types: Types) -> Comparison:
 
 def own_comparison(one: Call, types: Types) -> Comparison:
     """How an aggregate call over exact values is compared."""
-    if one.function in UNORDERED_BAG:
+    facts = facts_of(one.function)
+    if facts.bag:
         return Comparison.BAG
-    if one.function in UNDETERMINED:
+    if facts.undetermined:
         return Comparison.OPEN
     if extremal(one, types):
         return Comparison.ZERO

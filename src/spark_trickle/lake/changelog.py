@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_trickle.catalog.rows import LogEntry, LoggedFile
-from spark_trickle.lake.feed import STRETCHES, Feed, lineage, read_changes, stage_scan
+from spark_trickle.lake.feed import Feed, lineage, read_changes, stage_scan
 from spark_trickle.lake.files import FileReader, FileState
 from spark_trickle.lake.jvm import Java, handles, spark_types, with_weight
 from spark_trickle.lake.positions import write_files
 from spark_trickle.model import TableName
 from spark_trickle.spark.compile import quote
 from spark_trickle.sql.algebra import WEIGHT
+from spark_trickle.thresholds import LOG_ENTRIES, LOG_FILE_ROWS, MANY_STRETCHES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-KEPT = 500  # entries per stream table: beyond, a consumer that lags compares snapshots
-_ONE_FILE = 100_000  # rows
 
 _CONTENT = "org.apache.iceberg.ContentFile"
 
@@ -142,7 +140,7 @@ def _covered(
     lost = [e for e in used if not all(io.newInputFile(f.path).exists() for f in e.files)]
     if lost:
         found = steps(old, line, [k for k in known if k not in lost])
-    if sum(s.source is None for s in found) > STRETCHES or (found and all(s.source is None for s in found)):
+    if sum(s.source is None for s in found) > MANY_STRETCHES or (found and all(s.source is None for s in found)):
         return None
     return found
 
@@ -192,7 +190,7 @@ def write(session: SparkSession, table: Java, delta: Delta, catalog: str) -> Log
     """Write a delta as files that nothing refers to yet."""
     stand_in = with_weight(session, table, WEIGHT, log_folder(table.location(), catalog))
     frame = delta_frame(session, table, delta)
-    files = write_files(session, stand_in, frame.coalesce(1) if delta.rows <= _ONE_FILE else frame)
+    files = write_files(session, stand_in, frame.coalesce(1) if delta.rows <= LOG_FILE_ROWS else frame)
     held = handles(session)
     paths = held.pluck(files, (_CONTENT, "location"))
     sizes = held.pluck(files, (_CONTENT, "fileSizeInBytes"))
@@ -216,6 +214,6 @@ def passed(
     reached = [sequence[f] for f in frontiers if f is not None and f in sequence]
     if not reached:
         return tuple(entries)
-    old = {e.id for e in entries[:-KEPT]}
+    old = {e.id for e in entries[:-LOG_ENTRIES]}
     lowest = min(reached)
     return tuple(e for e in entries if e.id in old or sequence.get(e.to_snapshot, lowest) <= lowest)

@@ -27,6 +27,7 @@ from spark_trickle.spark.runtime import register_functions
 from spark_trickle.sql.algebra import WEIGHT
 from spark_trickle.sql.identity import identity
 from spark_trickle.sql.scalar import column
+from spark_trickle.thresholds import INDEXED_FILES, INDEXED_POSITIONS, MANY_STRETCHES
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CATALOG = "default_rewrite_catalog"  # Iceberg's catalog of staged scans; its source registers it on demand
-STRETCHES = 8  # beyond this many compactions in between, comparing the two ends is cheaper
-_INDEXED_FILES = 64  # touched files whose deleted positions are loaded on the driver
-_BROADCAST_ROWS = 100_000  # deleted positions that may go through the driver
 Staged = tuple[Java, Java, str]  # of a staged scan: how to forget it
 _VERSION = ("_row_id", "_last_updated_sequence_number")
 
@@ -145,7 +143,7 @@ def _stretches(session: SparkSession, table: Java, old: int, new: int) -> list[t
         previous = id_
     if previous != start:
         found.append((start, previous))
-    return found if len(found) <= STRETCHES else [(old, new)]
+    return found if len(found) <= MANY_STRETCHES else [(old, new)]
 
 
 class _Builder:
@@ -253,7 +251,7 @@ class _Builder:
 
     def _few_positions(self, pairs: Sequence[tuple[FileState, FileState]]) -> bool:
         deletes = [d for pair in pairs for state in pair for d in state.deletes]
-        few = len(pairs) <= _INDEXED_FILES and sum(d.rows for d in deletes) <= _BROADCAST_ROWS
+        few = len(pairs) <= INDEXED_FILES and sum(d.rows for d in deletes) <= INDEXED_POSITIONS
         return few and not any(d.by_value for d in deletes)
 
     def _by_position(self, pairs: Sequence[tuple[FileState, FileState]]) -> None:
@@ -292,8 +290,8 @@ class _Builder:
         now = self._deleted([now for _, now in changed])
         place = ("_file", "_pos")
         # Record counts of position deletes bound the rows to broadcast; those of equality deletes do not.
-        counts = [d.rows if d.is_vector else _BROADCAST_ROWS for pair in changed for s in pair for d in s.deletes]
-        small = sum(counts) < _BROADCAST_ROWS
+        counts = [d.rows if d.is_vector else INDEXED_POSITIONS for pair in changed for s in pair for d in s.deletes]
+        small = sum(counts) < INDEXED_POSITIONS
         for side, other, weight in ((now, was, -1), (was, now, 1)):
             if weight > 0 and only_grew:
                 continue

@@ -24,9 +24,6 @@ from spark_trickle.spark.compile import quote
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Positions go through the driver up to this many; beyond, Spark deletes them.
-MANY_POSITIONS = 200_000
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -103,7 +100,7 @@ class Staging:
         positions: Mapping[str, Sequence[int]] | None = None,
         places: DataFrame | None = None,
     ) -> dict[str, int]:
-        """Rows in and rows out in one commit; `places` (FILE, POSITION) instead of positions: Spark writes the deletes."""
+        """Rows in and rows out in one commit; with `places` (FILE, POSITION) instead of positions Spark writes the deletes."""
         session = self.attempt.session
         deletes_of: Java | None = None
         if places is not None:

@@ -11,21 +11,12 @@ from spark_trickle.delta.maintained import maintained
 from spark_trickle.delta.plans.plan import Comparison, Plan
 from spark_trickle.errors import NotIncremental, Reason, TrickleError
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.model import (
-    LAKE,
-    Check,
-    CheckedInput,
-    CheckedOperator,
-    InputKind,
-    Obstacle,
-    Pointer,
-    StreamTable,
-    TableName,
-)
+from spark_trickle.model import LAKE, InputKind, Pointer, StreamTable, TableName
 from spark_trickle.refresh.as_written import notices
 from spark_trickle.refresh.definition import Compiled, Definition, LakeTables, StateTable
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.shown import steps_sql, titled_trees
+from spark_trickle.results import Check, CheckedInput, CheckedOperator, Obstacle
 from spark_trickle.spark.analyze import Analyzer
 from spark_trickle.sql.algebra import AsOf, Filter, Operator, Project, Scan
 from spark_trickle.sql.lower import lower

@@ -12,13 +12,8 @@ from typing import cast
 
 from spark_trickle.errors import ErrorCode, Reason, TrickleError
 from spark_trickle.model import Action, Mode
+from spark_trickle.thresholds import COMPARABLE_SHARE, FULL_IN_A_ROW, SLOW_REFRESHES
 
-# A past DIFFERENTIAL says something about this one only if it had a comparable change.
-COMPARABLE = 0.5
-# One slow refresh may only have been a cold start: it takes two to give up on DIFFERENTIAL.
-ENOUGH = 2
-# After so many refreshes that were FULL for their cost, DIFFERENTIAL is tried again.
-PATIENCE = 5
 NO_CHANGE = Reason("NO_CHANGE", "no input changed since the last refresh")
 _NO_RULE = Reason("NOT_INCREMENTAL", "no delta rule")
 
@@ -105,15 +100,15 @@ def decide_by_cost(changes: Sequence[Change], past: Past, max_ratio: float) -> D
     if ratio > max_ratio:
         return Decision(Action.FULL, Reason("CHANGE_RATIO", f"{text}, more than {100 * max_ratio:g} %"))
     rows = sum(c.rows for c in changes)
-    similar = [(s, n) for s, n in past.differential[:ENOUGH] if rows >= COMPARABLE * n]
-    if past.full_seconds is not None and len(similar) == ENOUGH:
+    similar = [(s, n) for s, n in past.differential[:SLOW_REFRESHES] if rows >= COMPARABLE_SHARE * n]
+    if past.full_seconds is not None and len(similar) == SLOW_REFRESHES:
         seconds, before = min(similar)
         if seconds > past.full_seconds:
             costs = (
                 f"DIFFERENTIAL lately took at least {seconds:.2f} s ({before} changed rows), "
                 f"FULL {past.full_seconds:.2f} s"
             )
-            if past.given_up >= PATIENCE:
+            if past.given_up >= FULL_IN_A_ROW:
                 tried = f"{costs}; tried again after {past.given_up} times FULL"
                 return Decision(Action.DIFFERENTIAL, Reason("COST", tried))
             return Decision(Action.FULL, Reason("COST", f"{costs}; {text}"))

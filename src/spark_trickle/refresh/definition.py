@@ -37,6 +37,7 @@ from spark_trickle.spark.analyze import Analyzer
 from spark_trickle.spark.compile import PlainLeaves, compile_sql
 from spark_trickle.spark.guard import roundtrip
 from spark_trickle.spark.settings import Pins
+from spark_trickle.sql.aggregate_facts import Form, facts_of
 from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project, scans
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
 from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, volatile
@@ -366,7 +367,10 @@ class Planner:
 def _adds_decimals(root: Operator, types: Mapping[str, str]) -> bool:
     """Whether a state would be a sum of decimals, which follows the rules that Spark's decimals have by default."""
     calls = (c for op in root.walk() if isinstance(op, Aggregate) for c in op.calls)
-    return any(c.function in ("sum", "avg", "mean") and decimal(types.get(f"{c.name}__arg", "")) for c in calls)
+    return any(
+        facts_of(c.function).form in (Form.SUM, Form.AVERAGE) and decimal(types.get(f"{c.name}__arg", ""))
+        for c in calls
+    )
 
 
 _INEXACT = (Comparison.APPROXIMATE, Comparison.ZERO)

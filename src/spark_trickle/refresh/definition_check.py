@@ -17,12 +17,9 @@ from spark_trickle.refresh.as_written import definition_view
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import key_of
 from spark_trickle.refresh.full import AttemptLeaves
-from spark_trickle.refresh.inputs import SMALL
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import compile_sql, quote
-
-# Rows of all inputs together up to which the check costs about a second.
-AUTO_ROWS = 1_000_000
+from spark_trickle.thresholds import CHECKED_ROWS, SMALL
 
 _LEFT_OUT = (Comparison.OPEN, Comparison.APPROXIMATE)
 
@@ -32,7 +29,7 @@ def misread(attempt: Attempt, compiled: Compiled, instant: datetime, settings: S
     if compiled.whole is None or not compiled.settled or settings.check_definition == "off":
         return None
     rows = _rows(attempt, compiled)
-    if settings.check_definition == "auto" and rows > AUTO_ROWS:
+    if settings.check_definition == "auto" and rows > CHECKED_ROWS:
         return None
     attempt.use(compiled.namespace)
     attempt.tune(small=rows <= SMALL)

@@ -21,14 +21,10 @@ from spark_trickle.spark.compile import quote
 from spark_trickle.spark.order import is_large
 from spark_trickle.spark.runtime import collect_local
 from spark_trickle.sql.algebra import WEIGHT, State
+from spark_trickle.thresholds import LOCAL, SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-# Feeds and key lists of at most this many rows are broadcast.
-SMALL = 100_000
-# Up to this many rows a relation is kept on the driver.
-LOCAL = 30_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,7 @@ from datetime import datetime
 from spark_trickle.delta.steps import HASH
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.attempt import Attempt
-from spark_trickle.model import (
-    Action,
-    Description,
-    Explanation,
-    InputKind,
-    Mode,
-    PlannedRefresh,
-    Pointer,
-    StreamTable,
-    StreamTableStatus,
-    TableName,
-    Verification,
-)
+from spark_trickle.model import Action, InputKind, Mode, Pointer, StreamTable, TableName
 from spark_trickle.refresh.as_written import definition_view, notices
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_early
 from spark_trickle.refresh.definition import Compiled
@@ -34,6 +22,7 @@ from spark_trickle.refresh.run import Refresher, new_state, unknown
 from spark_trickle.refresh.shown import steps_sql
 from spark_trickle.refresh.situation import Cut, inputs_moved, location_of, other_code, past_of, situation_of
 from spark_trickle.refresh.work import Work
+from spark_trickle.results import Description, Explanation, PlannedRefresh, StreamTableStatus, Verification
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote, quote_table
 from spark_trickle.spark.settings import unusual, unusual_first

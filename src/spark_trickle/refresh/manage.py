@@ -9,17 +9,7 @@ from spark_trickle.catalog.leases import Lease
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import owned
 from spark_trickle.lake.protect import sources_of
-from spark_trickle.model import (
-    HIDDEN_NAMESPACE,
-    InputKind,
-    Mode,
-    RefreshResult,
-    Star,
-    Status,
-    StreamTable,
-    TableName,
-    TableOptions,
-)
+from spark_trickle.model import HIDDEN_NAMESPACE, InputKind, Mode, Star, Status, StreamTable, TableName, TableOptions
 from spark_trickle.refresh.as_written import notices, refuse_volatile
 from spark_trickle.refresh.definition import Compiled, resolve
 from spark_trickle.refresh.handover import trim
@@ -27,6 +17,7 @@ from spark_trickle.refresh.run import Refresher, graph_of, refuse_cycle, same_as
 from spark_trickle.refresh.situation import refuse_taken
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Request, Run
+from spark_trickle.results import RefreshResult
 from spark_trickle.spark.settings import TIME_ZONE, changed, zone
 from spark_trickle.sql.mentions import mentioned
 
@@ -80,10 +71,10 @@ class Manager:
                 stages = Stages()
                 with stages("compile"):
                     compiled = self._compile(run, table, check=initialize)
-                work = r.stage(run, Request(table, options=options, initialize=initialize), compiled, stages)
-                r.publish(run, [work])
+                done = r.stage(run, Request(table, options=options, initialize=initialize), compiled, stages)
+                r.publish(run, [done])
                 r.protector.protect([n for n, (kind, _) in compiled.reads.items() if kind is InputKind.SOURCE])
-                return replace(work.result(), notices=notices(compiled, r.settings))
+                return replace(done.result(), notices=notices(compiled, r.settings))
 
     def _compile(self, run: Run, table: StreamTable, *, check: bool) -> Compiled:
         """What the user just wrote, or a refusal."""
@@ -176,10 +167,10 @@ class Manager:
             stages = Stages()
             with stages("compile"):
                 compiled = self._compile(run, wanted, check=True)
-            work = r.stage(run, Request(wanted, altered=altered), compiled, stages)
-            r.publish(run, [work])
+            done = r.stage(run, Request(wanted, altered=altered), compiled, stages)
+            r.publish(run, [done])
             r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
-            return replace(work.result(), notices=notices(compiled, r.settings))
+            return replace(done.result(), notices=notices(compiled, r.settings))
 
     # -- drop ------------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from spark_trickle.lake.protect import Protector, sources_of
 from spark_trickle.lake.publish import publish
 from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import Action, Mode, Pointer, RefreshResult, Status, StreamTable, TableName, TableOptions
+from spark_trickle.model import Action, Mode, Pointer, Status, StreamTable, TableName, TableOptions
 from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, Definition, StateTable
@@ -46,7 +46,8 @@ from spark_trickle.refresh.situation import (
     size_of,
 )
 from spark_trickle.refresh.stages import Stages
-from spark_trickle.refresh.work import Altered, Made, Request, Run, Work, completed, members, shapes_of
+from spark_trickle.refresh.work import Altered, Done, Made, Request, Run, Work, completed, members, shapes_of
+from spark_trickle.results import RefreshResult
 from spark_trickle.spark.analyze import data_error, spark_error
 
 _log = logging.getLogger(__name__)
@@ -175,7 +176,7 @@ class Refresher:
             cut = self.cut(d.input for name in order for d in known[name].reads)
             pending = self.pending(order, known, names, mode, cut)
             results: dict[TableName, RefreshResult] = {}
-            waiting: list[Work] = []
+            waiting: list[Done] = []
             with self.attempts.begin({}) as attempt:
                 run = Run(attempt, cut, lease, initiated_by, known)
                 for n, name in enumerate(pending, start=1):
@@ -184,7 +185,7 @@ class Refresher:
                         waiting.append(self.stage(run, Request(known[name], mode if name in names else None)))
                     if not together or n == len(pending):
                         self.publish(run, waiting)
-                        results.update({w.table.name: w.result() for w in waiting})
+                        results.update({d.table.name: d.result() for d in waiting})
                         waiting = []
             for name in names:
                 if name not in results:
@@ -192,18 +193,18 @@ class Refresher:
         return results
 
     @contextmanager
-    def _group_of(self, waiting: Sequence[Work]) -> Iterator[None]:
+    def _group_of(self, waiting: Sequence[Done]) -> Iterator[None]:
         """When a member of a group fails, those that wait for it fail with it; that is no fault of theirs."""
         try:
             yield
         except BaseException as error:
-            for work in waiting:
-                self._failed(work, spark_error(error), own=False)
+            for done in waiting:
+                self._failed(done, spark_error(error), own=False)
             raise
 
     # -- stage -----------------------------------------------------------------------------------------------------
 
-    def stage(self, run: Run, request: Request, compiled: Compiled | None = None, stages: Stages | None = None) -> Work:
+    def stage(self, run: Run, request: Request, compiled: Compiled | None = None, stages: Stages | None = None) -> Done:
         """Compute one stream table in the run's attempt. A failure is recorded, and nothing of it stays."""
         table = replace(request.table, settings=tuple(sorted(self.pins(request.table).items())))
         work = Work(table, stages or Stages())
@@ -220,7 +221,7 @@ class Refresher:
                 raise problem from error
             raise
         run.known[table.name] = work.table  # with its new columns, for consumers in this attempt
-        return work
+        return Done.of(work)
 
     def _compute(self, run: Run, request: Request, work: Work, compiled: Compiled | None) -> None:
         table, attempt = work.table, run.attempt
@@ -232,34 +233,34 @@ class Refresher:
                 refuse_cycle(table.name, compiled, run.known)  # a view may have got another text
         work.compiled = compiled
         if request.is_new and not request.initialize:
-            self._leave_empty(run, request, work)
+            self._leave_empty(run, request, work, compiled)
         else:
             # Another text needs other states, or the same ones with the same rows; other settings give them other rows.
             below = request.altered if request.altered is not None and request.altered.settings else None
-            self._states(run, request, work, below)
+            self._states(run, request, work, compiled.states, below)
             options = request.options if request.altered is None else request.altered.options
             self._maintain(run, work, request.mode, request.altered, options)
         # Now: the next stream table may see the sources otherwise.
         work.table = replace(work.table, columns=compiled.columns, shapes=shapes_of(attempt, compiled))
 
-    def _leave_empty(self, run: Run, request: Request, work: Work) -> None:
-        assert work.compiled is not None
-        attempt, compiled = run.attempt, work.compiled
+    def _leave_empty(self, run: Run, request: Request, work: Work, compiled: Compiled) -> None:
+        attempt = run.attempt
         work.decision = Decision(Action.SKIP, Reason("INITIAL", "created empty, not yet refreshed"))
         options = described(attempt, compiled, request.options)
         staging = self._opened(run, Staging.new(attempt, work.table.name, compiled.all_columns, options))
         # Its state tables are not there yet.
         work.made = Made(gather(attempt, replace(compiled, inputs=compiled.reads), {}), staging)
 
-    def _states(self, run: Run, request: Request, owner: Work, altered: Altered | None) -> None:
+    def _states(
+        self, run: Run, request: Request, owner: Work, needed: Sequence[StateTable], altered: Altered | None
+    ) -> None:
         """Bring the hidden state tables up to the cut, in the owner's attempt and for its publish.
 
         They follow the owner's mode. Those that the definition no longer needs go with the same publish.
         """
-        assert owner.compiled is not None
         have = {t.name: t for t in owner.table.states}
         done: dict[TableName, Work] = {}
-        for state in owner.compiled.states:
+        for state in needed:
             with owner.stages("states"):
                 table = have.get(state.name) or new_state(owner.table, state, run.cut)
                 work = Work(replace(table, mode=owner.table.mode), compiled=state.compiled)
@@ -286,7 +287,7 @@ class Refresher:
             work.decision = self.decide(run.cut, work, inputs, feeds, asked, altered)
             attempt.tune(small=work.action is Action.DIFFERENTIAL and feeds.all_small)
             try:
-                staging, counts = self._apply(run, work, feeds, options)
+                staging, counts = self._apply(run, work, compiled, feeds, options)
             except Exception as error:
                 again = _second_try(error, work.decision, asked or table.mode)
                 if again is None:
@@ -295,7 +296,7 @@ class Refresher:
                 attempt.restore(run.cut.pointers, table.name)
                 work.decision = again
                 attempt.tune(small=False)
-                staging, counts = self._apply(run, work, feeds, options, carefully=True)
+                staging, counts = self._apply(run, work, compiled, feeds, options, carefully=True)
             if staging is not None:
                 hand_over(staging, feeds, table, run.known, stages)
                 # Consumers in this attempt read what was just staged.
@@ -343,10 +344,16 @@ class Refresher:
         return decision
 
     def _apply(
-        self, run: Run, work: Work, feeds: Feeds, options: TableOptions, *, carefully: bool = False
+        self,
+        run: Run,
+        work: Work,
+        compiled: Compiled,
+        feeds: Feeds,
+        options: TableOptions,
+        *,
+        carefully: bool = False,
     ) -> tuple[Staging | None, Counts]:
-        table, attempt, action, compiled = work.table, run.attempt, work.action, work.compiled
-        assert compiled is not None
+        table, attempt, action = work.table, run.attempt, work.action
         if action is Action.NO_DATA:
             return None, Counts()
         if action is Action.DIFFERENTIAL:
@@ -376,19 +383,19 @@ class Refresher:
 
     # -- publish ---------------------------------------------------------------------------------------------------
 
-    def publish(self, run: Run, staged: Sequence[Work]) -> None:
+    def publish(self, run: Run, staged: Sequence[Done]) -> None:
         """All of these in one transaction, or none."""
         try:
             with staged[-1].stages("publish"):
-                publish(self.store, self.lake, [m for w in staged for m in members(run, w)], probe=self.probe)
+                publish(self.store, self.lake, [m for d in staged for m in members(run, d)], probe=self.probe)
         except BaseException as error:
             if self._is_published(run, error) is False:
                 self.discard(run)
-            for work in staged:
-                self._failed(work, spark_error(error))
+            for done in staged:
+                self._failed(done, spark_error(error))
             raise
         run.unpublished.clear()
-        trim(self.store, self.lake, [w.table for w in staged])
+        trim(self.store, self.lake, [d.table for d in staged])
 
     def _is_published(self, run: Run, error: BaseException) -> bool | None:
         """None: nobody knows. An error may come after the commit."""
@@ -412,7 +419,7 @@ class Refresher:
             except Exception as error:
                 _log.warning("files of a failed refresh of %s stay behind: %s", staging.name, error)
 
-    def _failed(self, work: Work, error: TrickleError, *, own: bool = True) -> None:
+    def _failed(self, work: Work | Done, error: TrickleError, *, own: bool = True) -> None:
         """Keep the failure; the old content stays readable. What failed elsewhere is no fault of this table."""
         table = work.table
         try:

@@ -11,13 +11,14 @@ from spark_trickle.delta.optimize import PASSES, Pass, optimize
 from spark_trickle.delta.steps import Compute, Repeat, Stage, Step, Total, Write, plain_call
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.changelog import Delta
-from spark_trickle.lake.staging import MANY_POSITIONS, Counts, Staging
+from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.model import TableName
-from spark_trickle.refresh.inputs import SMALL, Feeds, Materialized
+from spark_trickle.refresh.inputs import Feeds, Materialized
 from spark_trickle.spark.analyze import data_error
 from spark_trickle.spark.compile import compile_parts, compile_sql
 from spark_trickle.sql.algebra import Aggregate, Distinct, Empty, Named, Operator, State, UnionAll
 from spark_trickle.sql.scalar import call, number
+from spark_trickle.thresholds import MANY_POSITIONS, SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -151,7 +151,8 @@ def _difference(new: str, old: str, columns: Collection[str]) -> str:
     listed = ", ".join(map(quote, columns)) or "1 AS `_`"
     sides = ((new, old, 1), (old, new, -1))
     return "\nUNION ALL ".join(
-        f"SELECT *, {weight}L AS {quote(WEIGHT)} FROM (SELECT {listed} FROM {one} EXCEPT ALL SELECT {listed} FROM {other})"
+        f"SELECT *, {weight}L AS {quote(WEIGHT)} "
+        f"FROM (SELECT {listed} FROM {one} EXCEPT ALL SELECT {listed} FROM {other})"
         for one, other, weight in sides
     )
 

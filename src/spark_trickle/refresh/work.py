@@ -13,24 +13,13 @@ from spark_trickle.errors import Reason
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.publish import Member
 from spark_trickle.lake.staging import Counts, Staging
-from spark_trickle.model import (
-    Action,
-    Dependency,
-    HistoryEntry,
-    InputKind,
-    Mode,
-    RefreshResult,
-    Shape,
-    Status,
-    StreamTable,
-    TableName,
-    TableOptions,
-)
+from spark_trickle.model import Action, Dependency, InputKind, Mode, Shape, Status, StreamTable, TableName, TableOptions
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.inputs import Input
 from spark_trickle.refresh.situation import Cut, location_of
 from spark_trickle.refresh.stages import Stages
+from spark_trickle.results import HistoryEntry, RefreshResult
 
 # Reasons that somebody should look at.
 _ALERTS = ("INTEGRITY", "REWRITTEN")
@@ -99,21 +88,6 @@ class Work:
         assert self.decision is not None
         return self.decision.action
 
-    def result(self) -> RefreshResult:
-        assert self.decision is not None
-        counts = self.made.counts if self.made is not None else Counts()
-        return RefreshResult(
-            name=str(self.table.name),
-            action=self.decision.action,
-            reason=str(self.decision.reason),
-            rows_inserted=counts.inserted,
-            rows_updated=counts.updated,
-            rows_deleted=counts.deleted,
-            seconds=round(self.stages.total, 4),
-            stages=self.stages.rounded(),
-            rows_changed=dict(self.made.changed) if self.made is not None else {},
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Made:
@@ -126,44 +100,74 @@ class Made:
     bytes_read: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A stream table, or hidden state table, that waits for its publish: nothing of it is missing."""
+
+    table: StreamTable
+    stages: Stages
+    refresh_id: str
+    decision: Decision
+    compiled: Compiled
+    made: Made
+    states: tuple[Done, ...]
+    retired: tuple[StreamTable, ...]
+
+    @classmethod
+    def of(cls, work: Work) -> Done:
+        decision, compiled, made = work.decision, work.compiled, work.made
+        assert decision is not None
+        assert compiled is not None
+        assert made is not None
+        states = tuple(cls.of(s) for s in work.states)
+        return cls(work.table, work.stages, work.refresh_id, decision, compiled, made, states, work.retired)
+
+    def result(self) -> RefreshResult:
+        counts = self.made.counts
+        return RefreshResult(
+            name=str(self.table.name),
+            action=self.decision.action,
+            reason=str(self.decision.reason),
+            rows_inserted=counts.inserted,
+            rows_updated=counts.updated,
+            rows_deleted=counts.deleted,
+            seconds=round(self.stages.total, 4),
+            stages=self.stages.rounded(),
+            rows_changed=dict(self.made.changed),
+        )
+
+
 # -- what is published -------------------------------------------------------------------------------------------------
 
 
-def members(run: Run, work: Work) -> list[Member]:
+def members(run: Run, done: Done) -> list[Member]:
     """A stream table with its hidden state tables in one publish; the owner first, since the others refer to it."""
-    found = [_member(run, work, None)]
-    found += [_member(run, state, work.table.name) for state in work.states]
-    for gone in work.retired:
+    found = [_member(run, done, None)]
+    found += [_member(run, state, done.table.name) for state in done.states]
+    for gone in done.retired:
         found.append(Member(gone.name, run.lease, CatalogChange(gone, dropped=True), retired=gone.name))
     return found
 
 
-def _member(run: Run, work: Work, owner: TableName | None) -> Member:
-    assert work.made is not None
-    assert work.compiled is not None
-    reads = streams_of(work.compiled) if owner is None else ()
-    return Member(work.table.name, run.lease, _change(run, work, owner), work.made.staging, reads)
+def _member(run: Run, done: Done, owner: TableName | None) -> Member:
+    reads = streams_of(done.compiled) if owner is None else ()
+    return Member(done.table.name, run.lease, _change(run, done, owner), done.made.staging, reads)
 
 
-def _change(run: Run, work: Work, owner: TableName | None) -> CatalogChange:
-    table, made, compiled = work.table, work.made, work.compiled
-    assert made is not None
-    assert compiled is not None
-    assert work.decision is not None
-    staging, action, reason = made.staging, work.decision.action, work.decision.reason
+def _change(run: Run, done: Done, owner: TableName | None) -> CatalogChange:
+    staging, action, reason = done.made.staging, done.decision.action, done.decision.reason
+    frontier = _dependencies(run, done)
     if action is Action.SKIP:  # created empty: it has no frontier yet
-        frontier = tuple(Dependency(d.input, d.kind, d.columns) for d in _dependencies(run, work))
-    else:
-        frontier = _dependencies(run, work)
+        frontier = tuple(Dependency(d.input, d.kind, d.columns) for d in frontier)
     head = None if staging is None else staging.head
     by = run.initiated_by if owner is None else "owner"
-    history = completed(work.result(), by, run.cut.instant, work.refresh_id, head, made.bytes_read)
+    history = completed(done.result(), by, run.cut.instant, done.refresh_id, head, done.made.bytes_read)
     quiet = owner is not None and action is Action.NO_DATA
     return CatalogChange(
-        table=_row(run, work),
+        table=_row(run, done),
         dependencies=frontier,
         history=None if quiet else history,
-        is_running=owner is None and bool(table.id),
+        is_running=owner is None and bool(done.table.id),
         clear_log=staging is not None and action is not Action.DIFFERENTIAL,
         log=None if staging is None else staging.log,
         alert=(reason.code, str(reason)) if owner is None and reason.code in _ALERTS else None,
@@ -171,11 +175,9 @@ def _change(run: Run, work: Work, owner: TableName | None) -> CatalogChange:
     )
 
 
-def _row(run: Run, work: Work) -> StreamTable:
+def _row(run: Run, done: Done) -> StreamTable:
     """The stream table after this refresh."""
-    table, made, compiled = work.table, work.made, work.compiled
-    assert made is not None
-    assert compiled is not None
+    table, staging, compiled = done.table, done.made.staging, done.compiled
     row = replace(
         table,
         columns=compiled.columns,
@@ -185,7 +187,6 @@ def _row(run: Run, work: Work) -> StreamTable:
         layout=compiled.layout,
         functions=compiled.functions,
     )
-    staging = made.staging
     if staging is not None:
         uuid_ = run.attempt.lake.facts(staging.location).uuid
         row = replace(
@@ -199,16 +200,14 @@ def _row(run: Run, work: Work) -> StreamTable:
         # Tags and the like move the pointer, not the content; what comes before them may expire.
         snapshot = run.attempt.lake.facts(location).snapshot_id
         row = replace(row, published_pointer=location, published_snapshot=snapshot)
-    if work.action is Action.SKIP:
+    if done.decision.action is Action.SKIP:
         return replace(row, status=Status.INITIALIZING)
     return replace(row, status=Status.ACTIVE, data_timestamp=run.cut.instant, consecutive_errors=0, last_error=None)
 
 
-def _dependencies(run: Run, work: Work) -> tuple[Dependency, ...]:
-    assert work.made is not None
-    assert work.compiled is not None
-    inputs = (i.at_cut() for i in work.made.inputs)
-    views = (Dependency(v, InputKind.VIEW, pointer=location_of(run.cut.pointers, v)) for v in work.compiled.views)
+def _dependencies(run: Run, done: Done) -> tuple[Dependency, ...]:
+    inputs = (i.at_cut() for i in done.made.inputs)
+    views = (Dependency(v, InputKind.VIEW, pointer=location_of(run.cut.pointers, v)) for v in done.compiled.views)
     return (*inputs, *views)
 
 

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 
 from spark_trickle.sql.algebra import Filter, Operator
 from spark_trickle.sql.scalar import Scalar, sides
-
-# Of an input with more rows it is worth knowing first which are needed.
-LARGE = 50_000
-_FILTERED = 0.5  # a guess: what a condition on one input leaves of it
+from spark_trickle.thresholds import FILTERED_SHARE, LARGE
 
 _Key = frozenset[tuple[int, str]]  # (input, what it compares): all said to be equal
 
 
 def is_large(rows: int | None) -> bool:
+    """Whether it is worth knowing first which rows are needed."""
     return rows is None or rows > LARGE
 
 
@@ -62,7 +60,7 @@ class _FanOut:
         for op, count in zip(inputs, rows, strict=True):
             own = set(op.columns)
             filtered = isinstance(op, Filter) or any(c.columns and c.columns <= own for c in conditions)
-            alone.append(count * _FILTERED if filtered else float(count))
+            alone.append(count * FILTERED_SHARE if filtered else float(count))
         having = [frozenset(i for i, _ in key) for key in _keys(inputs, conditions)]
         return cls(tuple(alone), tuple((of, max(1, min(rows[i] for i in of))) for of in having))
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from spark_trickle.sql.aggregate_facts import Empty, facts_of
 from spark_trickle.sql.algebra import (
     Aggregate,
     Call,
@@ -57,17 +58,6 @@ from spark_trickle.sql.scalar import (
 )
 
 Types = Callable[[Operator, Sequence[Scalar]], tuple[str, ...] | None]
-
-# What these give over no rows; other aggregates give NULL or are left to the domain.
-_ZERO = frozenset(["count", "count_if", "regr_count"])
-_NULL = frozenset(
-    [
-        *("sum", "avg", "mean", "min", "max", "bool_and", "bool_or", "every", "any", "some", "try_sum", "try_avg"),
-        *("first", "first_value", "last", "last_value", "any_value", "max_by", "min_by", "median", "percentile"),
-        *("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", "corr", "covar_samp", "covar_pop"),
-        *("mode", "percentile_cont", "percentile_disc", "percentile_approx", "approx_percentile"),
-    ]
-)
 
 
 # -- the kinds of subqueries -----------------------------------------------------------------------------------------
@@ -272,13 +262,15 @@ def _grouped_value(
         below = below.child
     if not isinstance(below, Aggregate) or below.keys:
         return _picked_value(child, sub, name, fresh, types)
-    known = all(c.function in _ZERO | _NULL for c in below.calls)
+    # An aggregate of which nobody knows what it gives over no rows is left to the domain.
+    known = all(facts_of(c.function).empty is not None for c in below.calls)
     if not known or any(s.outer for s in (value, *conditions)):
         return None
     grouped = _pull_grouped(below, fresh)
     if grouped is None or not _alike(child, grouped, types):
         return None
-    zeros = {c.name: call("coalesce", column(c.name), number(0)) for c in below.calls if c.function in _ZERO}
+    zero = [c.name for c in below.calls if facts_of(c.function).empty is Empty.ZERO]
+    zeros = {name: call("coalesce", column(name), number(0)) for name in zero}
     value = value.substitute(zeros)
     condition = conjunction(c.substitute(zeros) for c in conditions)
     if condition is not None:

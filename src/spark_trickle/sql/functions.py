@@ -1,4 +1,4 @@
-"""What the engine must know about functions beyond their names."""
+"""What the engine must know about functions beyond their names; `aggregate_facts` has the aggregates."""
 
 from __future__ import annotations
 
@@ -76,80 +76,5 @@ SESSION_DEPENDENT = frozenset(
         "current_catalog",
         "current_database",
         "current_schema",
-    ]
-)
-
-# Aggregates whose answer SQL leaves open (row order, ties, sketch merges).
-UNDETERMINED = frozenset(
-    [
-        "approx_top_k_accumulate",
-        "approx_top_k_combine",
-        "hll_sketch_agg",
-        "hll_union_agg",
-        "theta_sketch_agg",
-        "theta_union_agg",
-        "theta_intersection_agg",
-        "kll_sketch_agg_bigint",
-        "kll_sketch_agg_double",
-        "kll_sketch_agg_float",
-        "kll_merge_agg_bigint",
-        "kll_merge_agg_double",
-        "kll_merge_agg_float",
-        "first",
-        "first_value",
-        "last",
-        "last_value",
-        "any_value",
-        "max_by",
-        "min_by",
-        "mode",
-        "collect_list",
-        "array_agg",
-        "collect_set",
-        "listagg",
-        "string_agg",
-        "approx_percentile",
-        "percentile_approx",
-        "histogram_numeric",
-        "approx_top_k",
-        "map_agg",
-    ]
-)
-
-# Of these, the ones that are a bag in an open order: comparable once sorted.
-UNORDERED_BAG = frozenset(["collect_list", "array_agg", "collect_set"])
-
-# Aggregates that add up doubles: the last bits depend on the order of the rows.
-FLOATING = frozenset(
-    [
-        "sum",
-        "avg",
-        "mean",
-        "try_sum",
-        "try_avg",
-        "stddev",
-        "std",
-        "stddev_samp",
-        "stddev_pop",
-        "variance",
-        "var_samp",
-        "var_pop",
-        "skewness",
-        "kurtosis",
-        "corr",
-        "covar_pop",
-        "covar_samp",
-        "regr_avgx",
-        "regr_avgy",
-        "regr_count",
-        "regr_intercept",
-        "regr_r2",
-        "regr_slope",
-        "regr_sxx",
-        "regr_sxy",
-        "regr_syy",
-        "percentile",
-        "percentile_cont",
-        "median",
     ]
 )

@@ -7,7 +7,7 @@ place in the text (`NotIncremental`), which AUTO turns into FULL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -19,10 +19,7 @@ from spark_trickle.sql.algebra import (
     Constant,
     Distinct,
     Explode,
-    Filter,
     Item,
-    Join,
-    Match,
     Operator,
     Project,
     Recursion,
@@ -31,23 +28,18 @@ from spark_trickle.sql.algebra import (
     keep,
 )
 from spark_trickle.sql.context import Context, Cte, LakeTable, LakeView, Recursing, Relation, Tables
-from spark_trickle.sql.decorrelate import exists, not_in, rejects_null, scalar_value
 from spark_trickle.sql.functions import FunctionKind, Functions
 from spark_trickle.sql.grouping import Grouping
 from spark_trickle.sql.parse import parse_query, place
 from spark_trickle.sql.pipe_syntax import Pipe
 from spark_trickle.sql.pipes import Pipes
-from spark_trickle.sql.resolve import LAMBDA, Pending, Place, Resolver, SubqueryKind, function_name, is_all
-from spark_trickle.sql.scalar import (
-    Scalar,
-    column,
-    conjuncts,
-    equal,
-)
+from spark_trickle.sql.resolve import LAMBDA, Pending, Place, Resolver, function_name, is_all
+from spark_trickle.sql.scalar import Scalar, column
 from spark_trickle.sql.scope import Output, Scope, outputs_of, projected
 from spark_trickle.sql.sets import by_name, renamed, set_operation
 from spark_trickle.sql.sources import Sources
 from spark_trickle.sql.stars import is_star
+from spark_trickle.sql.subqueries import Subqueries
 from spark_trickle.sql.windows import expand_named, lower_windows
 
 __all__ = ["LakeTable", "LakeView", "Lowered", "Tables", "lower"]
@@ -91,6 +83,7 @@ class Lowering:
         self.notices: list[str] = []
         self.sources = Sources(self)
         self.pipes = Pipes(self)
+        self.subqueries = Subqueries(self.fresh, functions.types)
         self._taken: set[str] = {WEIGHT}
         # CTEs by their body: read twice, computed once. The body is kept, or another could get its id.
         self._shared: dict[int, tuple[exp.Expr, Relation]] = {}
@@ -260,7 +253,7 @@ class Lowering:
         where = node.args.get("where")
         if where is not None:
             condition = resolver.scalar(where.this, clause=Place.WHERE)
-            operator = self.filtered(operator, condition, _take(resolver))
+            operator = self.subqueries.filtered(operator, condition, _take(resolver))
         selected = self._select_list(node, resolver)
         resolver.outputs = outputs_of(selected, scope)
         bounds = self.bounds(node, context)
@@ -291,11 +284,11 @@ class Lowering:
     ) -> tuple[Operator, Sequence[Scalar]]:
         grouping = Grouping(resolver, self.fresh, node, operator)
         if not grouping.applies(scalars):
-            return self.attach_all(operator, _take(resolver)), scalars
+            return self.subqueries.attach_all(operator, _take(resolver)), scalars
         grouping.read_keys(selected)
         pending = _take(resolver, forget=False)
         used = grouping.below([*scalars, *([having] if having else ())])
-        operator = grouping.expand(self.attach_all(operator, [p for p in pending if p.name in used]))
+        operator = grouping.expand(self.subqueries.attach_all(operator, [p for p in pending if p.name in used]))
         found = tuple(grouping.over(s) for s in scalars)
         condition = None if having is None else grouping.over(having, resolver.second)
         above = [replace(p, values=tuple(grouping.over(v) for v in p.values)) for p in pending if p.name not in used]
@@ -306,9 +299,9 @@ class Lowering:
         if seen:
             result = Project(child=result, items=(*keep(*result.columns), *seen))
         if condition is not None:
-            result = self.filtered(result, condition, [p for p in above if p.name in condition.columns])
+            result = self.subqueries.filtered(result, condition, [p for p in above if p.name in condition.columns])
         needed = frozenset().union(*(s.columns for s in found))
-        return self.attach_all(result, [p for p in above if p.name in needed]), found
+        return self.subqueries.attach_all(result, [p for p in above if p.name in needed]), found
 
     def _finish(
         self,
@@ -419,55 +412,6 @@ class Lowering:
         names = tuple(self.fresh(s) for s in shown)
         return Explode(child=child, generator=generator, names=names, outer=outer), names
 
-    # -- conditions and subqueries ---------------------------------------------------------------------------------
-
-    def filtered(self, operator: Operator, condition: Scalar, pending: Sequence[Pending]) -> Operator:
-        """WHERE: plain conditions first, then subqueries as semi and anti joins, then what needs their values."""
-        by_name = {p.name: p for p in pending}
-        if not by_name:
-            return _filtered(operator, condition)
-        parts = conjuncts(condition)
-        later: list[Scalar] = []
-        whole: list[tuple[Pending, Match]] = []
-        for part in parts:
-            used = part.columns & by_name.keys()
-            if not used:
-                operator = _filtered(operator, part)
-                continue
-            one = _whole_subquery(part, by_name)
-            if one is None:
-                later.append(part)
-            else:
-                whole.append(one)
-        attached: set[str] = set()
-        for one_pending, kind in whole:
-            if any(one_pending.name in part.columns for part in later):
-                later.append(_as_condition(one_pending, kind))
-            else:
-                operator = self.attach(operator, one_pending, kind)
-        for part in later:
-            for name in sorted(part.columns & by_name.keys() - attached):
-                alone = sum(name in p.columns for p in later) == 1
-                strict = alone and rejects_null(part, name)
-                operator = self.attach(operator, by_name[name], Match.MARK, strict=strict)
-                attached.add(name)
-            operator = _filtered(operator, part)
-        return operator
-
-    def attach_all(self, operator: Operator, pending: Iterable[Pending]) -> Operator:
-        for one in pending:
-            if one.name not in operator.columns:
-                operator = self.attach(operator, one, Match.MARK)
-        return operator
-
-    def attach(self, operator: Operator, pending: Pending, kind: Match, *, strict: bool = False) -> Operator:
-        sub = pending.operator
-        if pending.kind is SubqueryKind.SCALAR:
-            return scalar_value(operator, sub, pending.name, self.fresh, self.functions.types, strict=strict)
-        meet = not_in if pending.kind is SubqueryKind.NOT_IN else equal
-        conditions = tuple(meet(v, column(c)) for v, c in zip(pending.values, sub.columns, strict=False))
-        return exists(operator, sub, conditions, kind, pending.name, self.fresh, self.functions.types)
-
 
 def _reads(node: exp.Expr, name: str) -> bool:
     return any(t.name.lower() == name.lower() and not t.args.get("db") for t in node.find_all(exp.Table))
@@ -478,29 +422,6 @@ def _take(resolver: Resolver, *, forget: bool = True) -> list[Pending]:
     if forget:
         resolver.pending.clear()
     return found
-
-
-def _filtered(operator: Operator, condition: Scalar) -> Operator:
-    """WHERE over a join is part of the join; over anything else a filter."""
-    if isinstance(operator, Join):
-        return Join(inputs=operator.inputs, conditions=(*operator.conditions, *conjuncts(condition)))
-    return Filter(child=operator, condition=condition)
-
-
-def _whole_subquery(part: Scalar, by_name: dict[str, Pending]) -> tuple[Pending, Match] | None:
-    """A condition that is nothing but EXISTS, IN or a negation of them."""
-    tree, kind = part.tree.unnest(), Match.SEMI
-    while isinstance(tree, exp.Not):
-        tree, kind = tree.this.unnest(), Match.ANTI if kind is Match.SEMI else Match.SEMI
-    pending = by_name.get(tree.name) if isinstance(tree, exp.Column) else None
-    if pending is None or pending.kind is SubqueryKind.SCALAR:
-        return None
-    return pending, kind
-
-
-def _as_condition(pending: Pending, kind: Match) -> Scalar:
-    mark = column(pending.name)
-    return mark if kind is Match.SEMI else Scalar(exp.Not(this=mark.tree))
 
 
 def _order_of(node: exp.Expr) -> Sequence[exp.Ordered]:

@@ -91,7 +91,7 @@ class Pipes:
             case exp.Where():
                 resolver = low.resolver(before.scope, context, before.operator)
                 condition = resolver.scalar(node.this, clause=Place.WHERE)
-                operator = low.filtered(before.operator, condition, list(resolver.pending.values()))
+                operator = low.subqueries.filtered(before.operator, condition, list(resolver.pending.values()))
                 return Step(operator, before.scope)
             case exp.Join():
                 return Step(*low.sources.join(node, before.operator, before.scope, context))

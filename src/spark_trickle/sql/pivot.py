@@ -6,6 +6,7 @@ from functools import reduce
 
 from sqlglot import exp
 
+from spark_trickle.sql.aggregate_facts import facts_of
 from spark_trickle.sql.algebra import Aggregate, Call, Explode, Filter, Fresh, Item, Operator, Project, keep
 from spark_trickle.sql.context import Relation
 from spark_trickle.sql.functions import FunctionKind
@@ -45,7 +46,7 @@ def lower_pivot(node: exp.Pivot, operator: Operator, scope: Scope, resolver: Res
     if kinds is None or results is None:
         raise resolver.refuse("PIVOT", "PIVOT over columns of a query further out has no delta rule yet", node)
     spread = all(r in _SPREAD or r.startswith("decimal") for r in results)
-    if not spread and any(f not in _SKIPS_NULL for s in scalars for f in _functions(s, resolver)):
+    if not spread and any(not facts_of(f).skips_null for s in scalars for f in _functions(s, resolver)):
         raise resolver.refuse("PIVOT", "this aggregate beside one that gives no number has no delta rule yet", node)
     used = frozenset().union(*(s.columns for s in (*pivoted, *scalars)))
     kept = [o for o in scope.star if o.name not in used]
@@ -81,14 +82,8 @@ def _is_plain(literal: exp.Literal) -> bool:
     return bool(literal.is_string or literal.name.isdigit())
 
 
-# What Spark spreads, and the aggregates for which a NULL is no value at all.
+# What Spark spreads.
 _SPREAD = frozenset(["boolean", "tinyint", "smallint", "int", "bigint", "float", "double"])
-_SKIPS_NULL = frozenset(
-    [
-        *("count", "count_if", "sum", "avg", "mean", "min", "max", "collect_list", "collect_set", "array_agg"),
-        *("bool_and", "bool_or", "every", "some", "any"),
-    ]
-)
 
 
 def _functions(scalar: Scalar, resolver: Resolver) -> list[str]:

@@ -116,7 +116,7 @@ def true() -> Scalar:
     return Scalar(exp.Boolean(this=True))
 
 
-def boolean(value: bool) -> Scalar:  # noqa: FBT001
+def boolean(value: bool) -> Scalar:
     return Scalar(exp.Boolean(this=value))
 
 

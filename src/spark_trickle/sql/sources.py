@@ -200,7 +200,7 @@ class Sources:
         for view in node.args.get("laterals") or ():
             resolver = low.resolver(scope, context)
             generator = resolver.scalar(view.this, clause=Place.SELECT)
-            operator = low.attach_all(operator, list(resolver.pending.values()))
+            operator = low.subqueries.attach_all(operator, list(resolver.pending.values()))
             alias = view.args.get("alias")
             qualifier = (alias.name,) if alias is not None and alias.name else ()
             operator, more = self._generated(
@@ -256,7 +256,7 @@ class Sources:
             operator = joined(left, right, tuple(conditions))
             if later:
                 condition, pending = later
-                operator = self.lowering.filtered(operator, condition, pending)
+                operator = self.lowering.subqueries.filtered(operator, condition, pending)
         elif side == "RIGHT":
             operator = OuterJoin(left=right, right=left, conditions=tuple(conditions), side=Side.LEFT)
         else:
@@ -315,9 +315,9 @@ class Sources:
         for one in pending:
             used = correlated(one.operator).union(*(v.columns for v in one.values))
             if used <= set(left.columns):
-                left = low.attach(left, one, Match.MARK)
+                left = low.subqueries.attach(left, one, Match.MARK)
             elif used <= set(right.columns):
-                right = low.attach(right, one, Match.MARK)
+                right = low.subqueries.attach(right, one, Match.MARK)
             else:
                 raise self.refuse("SUBQUERY", "a subquery in ON that uses both sides has no rule yet", join, context)
         return left, right, list(conjuncts(condition)), None
@@ -333,7 +333,7 @@ class Sources:
             if not side and on is None:  # the generator runs over the left side itself
                 resolver = low.resolver(scope, context)
                 generator = resolver.scalar(node.this, clause=Place.SELECT)
-                left = low.attach_all(left, list(resolver.pending.values()))
+                left = low.subqueries.attach_all(left, list(resolver.pending.values()))
                 operator, more = self._generated(left, generator, qualifier, renamed, context, node)
                 return operator, join_scopes(scope, more)
             around = low.resolver(Scope(), inner)

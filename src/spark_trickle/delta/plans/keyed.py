@@ -41,6 +41,7 @@ from spark_trickle.delta.steps import (
     unprefixed,
 )
 from spark_trickle.model import Column
+from spark_trickle.sql.aggregate_facts import UNDETERMINED, UNORDERED_BAG
 from spark_trickle.sql.algebra import (
     FILE,
     POSITION,
@@ -60,7 +61,6 @@ from spark_trickle.sql.algebra import (
     at,
     keep,
 )
-from spark_trickle.sql.functions import UNDETERMINED, UNORDERED_BAG
 from spark_trickle.sql.identity import same_value
 from spark_trickle.sql.scalar import (
     Scalar,

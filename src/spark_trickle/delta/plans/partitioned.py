@@ -1,4 +1,4 @@
-"""Rows kept by the partition they are in: window functions, ORDER BY … LIMIT, a recursion, under projections and filters.
+"""Rows kept by their partition: window functions, ORDER BY … LIMIT, a recursion, under projections and filters.
 
 The stored rows of the affected partitions are compared with their rows recomputed from the new state. Nothing has to
 be known of the old state, so it does not matter how ties fell. Without keys all rows are one partition.

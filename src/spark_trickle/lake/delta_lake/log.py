@@ -24,6 +24,7 @@ from spark_trickle.lake.delta_lake.schema import as_seen, with_ids
 from spark_trickle.lake.jvm import Java, TableFacts, active, fields_of, handles, why
 from spark_trickle.spark.compile import quote
 from spark_trickle.spark.session import require_delta, use_delta
+from spark_trickle.thresholds import FILES_AT_ONCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 PREFIX = "delta:"
 # What Delta says about a version that it cannot put together any more.
 _GONE = ("DELTA_", "VersionNotFound", "FileNotFound", "not found", "not contiguous")
-_AT_ONCE = 8  # files that are looked at together: an object store takes its time for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +232,9 @@ class Logs:
         hadoop = handles(self.session).jvm.org.apache.hadoop.fs
         root = hadoop.Path(version.location)
         files = root.getFileSystem(self.session._jsparkSession.sessionState().newHadoopConf())
-        if len(paths) < _AT_ONCE:
+        if len(paths) < FILES_AT_ONCE:
             return [look(files, self._path(root, p)) for p in paths]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
             return list(pool.map(lambda p: look(files, self._path(root, p)), paths))
 
     def _path(self, root: Java, path: str) -> Java:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, Protocol, TypeVar
+from dataclasses import replace
+from typing import NoReturn, TypeVar
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Mode, PartitionField, SortField, Star, TableOptions
 from spark_trickle.sql.dialect import string_value
 from spark_trickle.sql.parse import Word, WordKind, syntax_error, words
+from spark_trickle.statements.data import (
+    AlterStreamTable,
+    CreateStreamTable,
+    DescribeStreamTable,
+    DropStreamTable,
+    ExplainStreamTable,
+    Name,
+    RefreshStreamTable,
+    Settings,
+    ShowStreamTables,
+    Statement,
+)
 
-Name = tuple[str, ...]
 T = TypeVar("T")
-Settings = tuple[tuple[str, str], ...]
 
 _MODES = "AUTO|DIFFERENTIAL|FULL"
 _STARS = "PIN|FOLLOW"
@@ -32,71 +42,6 @@ FORMS = {
     "DESCRIBE": "DESCRIBE STREAM TABLE name",
     "EXPLAIN": "EXPLAIN STREAM TABLE name",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class CreateStreamTable:
-    name: Name
-    query: str  # the user's text after AS, letter for letter
-    schedule: str | None = None
-    mode: Mode | None = None
-    or_replace: bool = False
-    if_not_exists: bool = False
-    initialize: bool = True
-    star: Star | None = None
-    settings: Settings = ()
-    options: TableOptions = field(default_factory=TableOptions)
-
-
-@dataclass(frozen=True, slots=True)
-class AlterStreamTable:
-    """What is None stays as it is."""
-
-    name: Name
-    query: str | None = None
-    schedule: str | None = None
-    mode: Mode | None = None
-    star: Star | None = None
-    settings: Settings = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DropStreamTable:
-    name: Name
-    if_exists: bool = False
-    cascade: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshStreamTable:
-    name: Name
-    mode: Mode | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ShowStreamTables:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class DescribeStreamTable:
-    name: Name
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainStreamTable:
-    name: Name
-
-
-Statement = (
-    CreateStreamTable
-    | AlterStreamTable
-    | DropStreamTable
-    | RefreshStreamTable
-    | ShowStreamTables
-    | DescribeStreamTable
-    | ExplainStreamTable
-)
 
 
 def parse_statement(text: str) -> Statement | None:
@@ -144,103 +89,6 @@ def _verb(tokens: tuple[Word, ...]) -> str | None:
     if verb not in FORMS or rest[:1] != ["STREAM"]:
         return None
     return verb if rest[1:2] == ["TABLES" if verb == "SHOW" else "TABLE"] else None
-
-
-class Engine(Protocol):
-    """What a statement can ask for; `Trickle` is one."""
-
-    def create_stream_table(
-        self,
-        name: str,
-        query: str,
-        schedule: str | None,
-        mode: str | Mode,
-        initialize: bool,
-        star: str | Star,
-        settings: Mapping[str, object] | None,
-        options: TableOptions | None,
-    ) -> Any: ...
-    def alter_stream_table(
-        self,
-        name: str,
-        query: str | None,
-        schedule: str | None,
-        mode: str | Mode | None,
-        star: str | Star | None,
-        settings: Mapping[str, object] | None,
-        options: TableOptions | None,
-    ) -> Any: ...
-    def drop_stream_table(self, name: str, cascade: bool, if_exists: bool) -> Any: ...
-    def refresh(self, name: str, mode: str | Mode | None) -> Any: ...
-    def status(self, name: str | None = None) -> Any: ...
-    def explain(self, name: str) -> Any: ...
-    def describe(self, name: str) -> Any: ...
-
-
-def execute(statement: Statement, engine: Engine) -> Any:
-    """Run a statement; returns what the engine's method of the same name returns."""
-    match statement:
-        case ShowStreamTables():
-            return engine.status()
-        case CreateStreamTable():
-            return _create(statement, engine)
-        case AlterStreamTable():
-            return engine.alter_stream_table(
-                _quoted(statement.name),
-                statement.query,
-                statement.schedule,
-                statement.mode,
-                statement.star,
-                dict(statement.settings),
-                None,
-            )
-        case DropStreamTable():
-            return engine.drop_stream_table(_quoted(statement.name), statement.cascade, statement.if_exists)
-        case RefreshStreamTable():
-            return engine.refresh(_quoted(statement.name), statement.mode)
-        case DescribeStreamTable():
-            return engine.describe(_quoted(statement.name))
-        case ExplainStreamTable():
-            return engine.explain(_quoted(statement.name))
-
-
-def _create(statement: CreateStreamTable, engine: Engine) -> Any:
-    name = _quoted(statement.name)
-    if statement.or_replace or statement.if_not_exists:
-        try:
-            existing = engine.status(name)
-        except TrickleError as error:
-            if error.code != "UNKNOWN_STREAM_TABLE":
-                raise
-        else:
-            if statement.if_not_exists:
-                return existing
-            mode, star = statement.mode or Mode.AUTO, statement.star or Star.PIN
-            settings = dict(statement.settings)
-            # What is not said about the table goes back to nothing, as the query does; properties stay.
-            options = replace(
-                statement.options,
-                partitioned_by=statement.options.partitioned_by or (),
-                clustered_by=statement.options.clustered_by or (),
-            )
-            altered = engine.alter_stream_table(
-                name, statement.query, statement.schedule, mode, star, settings, options
-            )
-            return altered or engine.status(name)
-    return engine.create_stream_table(
-        name,
-        statement.query,
-        statement.schedule,
-        statement.mode or Mode.AUTO,
-        statement.initialize,
-        statement.star or Star.PIN,
-        dict(statement.settings),
-        statement.options,
-    )
-
-
-def _quoted(name: Name) -> str:
-    return ".".join("`" + part.replace("`", "``") + "`" for part in name)
 
 
 def table_options(

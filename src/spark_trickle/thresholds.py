@@ -1,0 +1,65 @@
+"""The numbers that decide how a refresh is executed: they cost or save time, and change no row.
+
+Each says what it decides and what it was measured on. "Not measured": there is no record of a measurement, the number
+is right in its order of magnitude at best, and a measurement may change it. What users may set is in `config`.
+"""
+
+from __future__ import annotations
+
+# -- relations of a refresh ------------------------------------------------------------------------------------------
+
+# Up to this many rows a relation is kept on the driver, as a local relation; a larger one is checkpointed. That this
+# pays was seen on refreshes of ten rows (docs/decisions/0004). The limit: not measured.
+LOCAL = 30_000
+# Changes and lists of keys of at most this many rows are broadcast, written as one file, and planned without adaptive
+# execution. Not measured.
+SMALL = 100_000
+# Of a table with more rows a delta first finds out which it needs: a join from a change goes in steps, restrictions are
+# pushed down. Made for TPC-H at SF 1, where refreshes took 2 to 8 times as long as their queries (docs/decisions/0011).
+# The limit: not measured.
+LARGE = 50_000
+# What a condition on one input of a join is taken to leave of its rows, for the order of joins. A guess, not measured.
+FILTERED_SHARE = 0.5
+# Up to this many positions of rows that leave go through the driver; beyond, Spark deletes them with SQL. Measured for
+# two rows in a small table, where the driver took 0.27 s and SQL 0.71 s (docs/decisions/0002). The limit: not measured.
+MANY_POSITIONS = 200_000
+
+# -- the change feed -------------------------------------------------------------------------------------------------
+
+# A history is read in pieces, cut at compactions; if there are more than this many, its two ends are compared.
+# Not measured.
+MANY_STRETCHES = 8
+# Touched files up to which the driver loads deleted positions, to read only the rows in question. Not measured.
+INDEXED_FILES = 64
+# Deleted positions of all touched files up to which they go through the driver, or are broadcast. Not measured.
+INDEXED_POSITIONS = 100_000
+# Files of a Delta Lake table that are looked at together, because an object store takes its time for each.
+# Not measured.
+FILES_AT_ONCE = 8
+
+# -- the change log --------------------------------------------------------------------------------------------------
+
+# Entries that are kept per stream table; a consumer that lags behind them compares snapshots. Not measured.
+LOG_ENTRIES = 500
+# Rows of a delta up to which its log entry is one file. Not measured.
+LOG_FILE_ROWS = 100_000
+
+# -- what AUTO does --------------------------------------------------------------------------------------------------
+
+# A past DIFFERENTIAL says something about this one only if this change has at least that share of its rows.
+# Not measured.
+COMPARABLE_SHARE = 0.5
+# DIFFERENTIAL refreshes that must have been slower than FULL to give up on it: one may only have been a cold start.
+# Not measured.
+SLOW_REFRESHES = 2
+# Refreshes in a row that were FULL for their cost, after which DIFFERENTIAL is tried again. Not measured.
+FULL_IN_A_ROW = 5
+
+# -- elsewhere -------------------------------------------------------------------------------------------------------
+
+# Rows of all inputs together up to which `check_definition = auto` runs a definition beside its text. Said to cost
+# about a second then; on which machine and definition is not recorded.
+CHECKED_ROWS = 1_000_000
+# Names or ids that one statement to the catalog lists; past this many names, reading every pointer is taken to be
+# cheaper. Not measured.
+LISTED_NAMES = 500
