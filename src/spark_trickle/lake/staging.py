@@ -100,7 +100,7 @@ class Staging:
         positions: Mapping[str, Sequence[int]] | None = None,
         places: DataFrame | None = None,
     ) -> dict[str, int]:
-        """Rows in and rows out in one commit; with `places` (FILE, POSITION) instead of positions Spark writes the deletes."""
+        """Rows in and rows out in one commit. `places` (FILE, POSITION) are for many: Spark writes their deletes."""
         session = self.attempt.session
         deletes_of: Java | None = None
         if places is not None:
