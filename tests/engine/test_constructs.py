@@ -111,6 +111,35 @@ def test_what_has_no_rule_says_so(lake: Trickle, name: str) -> None:
     assert lake.verify(f"s.{name}").equal
 
 
+LIMITED = (
+    "SELECT id FROM a WHERE EXISTS (SELECT 1 FROM c WHERE c.m {} LIMIT 5)",
+    "SELECT id FROM a WHERE k IN (SELECT k FROM c WHERE c.m {} ORDER BY k LIMIT 5)",
+    "SELECT id, (SELECT max(k) FROM (SELECT k FROM c WHERE c.m {} ORDER BY k LIMIT 5)) AS k2 FROM a",
+    "SELECT id, l.k2 FROM a, LATERAL (SELECT k AS k2 FROM c WHERE c.m {} ORDER BY k LIMIT 5) l",
+)
+
+
+@pytest.mark.parametrize("query", LIMITED)
+@pytest.mark.parametrize("condition", ["= a.v", "<=> a.v + 0", "= CAST(a.v AS DECIMAL(18, 8))"])
+def test_a_limit_that_spark_takes_before_it_correlates_is_not_incremental(
+    lake: Trickle, query: str, condition: str
+) -> None:
+    """Spark 4.1 limits the rows before it compares them with the outer row: any rows."""
+    found = lake.check(query.format(condition))
+    assert found.obstacle is not None
+    assert found.obstacle.reason == "LIMIT"
+
+
+def test_a_limit_over_plain_columns_is_incremental(lake: Trickle) -> None:
+    for n, query in enumerate(LIMITED):
+        text = query.format("> 0 AND c.k = a.k")
+        assert lake.check(text).incremental, text
+        lake.create_stream_table(f"s.limited{n}", text, mode="differential")
+        lake.sql("INSERT INTO s.c VALUES ('x', 7, '3', NULL, NULL)")
+        assert lake.refresh(f"s.limited{n}").action is Action.DIFFERENTIAL
+        assert lake.verify(f"s.limited{n}").equal, text
+
+
 def test_a_scalar_subquery_with_two_rows_is_an_error_and_changes_nothing(lake: Trickle) -> None:
     lake.sql("CREATE TABLE s.one (k STRING, x INT)")
     lake.sql("INSERT INTO s.one VALUES ('x', 1), ('y', 2)")

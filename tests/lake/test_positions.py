@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ import pytest
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.feed import read_changes
 from spark_trickle.lake.positions import append_and_delete
+from spark_trickle.spark.analyze import type_text
+from spark_trickle.spark.runtime import register_functions
+from spark_trickle.sql.identity import identity
+from spark_trickle.sql.scalar import column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +67,7 @@ def test_delete_and_delete_again(spark: SparkSession, name: str, part: str) -> N
     ):
         table = load(spark, name)
         before = table.currentSnapshot().snapshotId()
-        after = append_and_delete(spark, table, None, places(spark, name, where))
+        after = append_and_delete(spark, table, None, places(spark, name, where)).snapshot
         gone |= more
         assert ids(spark, name) == Counter(set(range(300)) - gone)
         assert after == load(spark, name).currentSnapshot().snapshotId()
@@ -77,12 +82,13 @@ def test_delete_and_delete_again(spark: SparkSession, name: str, part: str) -> N
 
 
 @pytest.mark.parametrize("part", ["", "PARTITIONED BY (g)"])
-def test_append_and_delete_in_one_commit(spark: SparkSession, name: str, part: str) -> None:
+@pytest.mark.parametrize("few", [False, True])
+def test_append_and_delete_in_one_commit(spark: SparkSession, name: str, part: str, few: bool) -> None:
     create(spark, name, part)
     table = load(spark, name)
     before = table.currentSnapshot().snapshotId()
     rows = spark.sql("SELECT 'new' AS v, CAST(id % 2 AS INT) AS g, id FROM range(1000, 1004)")
-    after = append_and_delete(spark, table, rows, places(spark, name, "id IN (1, 2)"))
+    after = append_and_delete(spark, table, rows, places(spark, name, "id IN (1, 2)"), few=few).snapshot
     current = load(spark, name)
     assert current.currentSnapshot().parentId() == before
     assert ids(spark, name) == Counter([*(set(range(300)) - {1, 2}), *range(1000, 1004)])
@@ -126,3 +132,67 @@ def test_refusals(spark: SparkSession, name: str) -> None:
     spark.sql(f"ALTER TABLE {name} ADD PARTITION FIELD bucket(2, id)")
     with pytest.raises(TrickleError, match="no data file"):
         append_and_delete(spark, load(spark, name), None, {"x": [1]})
+
+
+VALUES = (
+    "CAST(id AS INT) AS i",
+    "id AS l",
+    "IF(id = 1, NULL, CAST(id AS STRING)) AS s",
+    "CAST(X'FF00C328' AS STRING) AS bytes",
+    "X'00FF' AS b",
+    "CAST('-0.0' AS DOUBLE) AS d",
+    "CAST('NaN' AS FLOAT) AS f",
+    "CAST('99999999999999999999999999999999999.123' AS DECIMAL(38,3)) AS wide",
+    "CAST('-1.5' AS DECIMAL(9,2)) AS narrow",
+    "DATE'0001-01-01' AS day",
+    "TIMESTAMP'1582-10-10 00:00:00.123456' AS instant",
+    "TIMESTAMP_NTZ'9999-12-31 23:59:59.999999' AS local",
+    "map('z', 1, 'b', NULL, 'a', 3) AS m",
+    "array(named_struct('x', 1, 'y', map(X'FF', array(0.0D, -0.0D, NULL))), NULL) AS nested",
+    'parse_json(\'{"b": [1, "1", 1.0, null], "a": {}}\') AS v',
+    "id % 2 = 0 AS odd",
+)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_rows_written_on_the_driver_are_those_that_spark_writes(
+    spark: SparkSession, name: str, file_format: str
+) -> None:
+    columns = [v for v in VALUES if file_format == "parquet" or not v.endswith(" v")]
+    rows = spark.sql(f"SELECT {', '.join(reversed(columns))} FROM range(3)")
+    types = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in reversed(rows.schema.fields))
+    properties = f"'format-version'='3', 'write.format.default'='{file_format}'"
+    spark.sql(f"CREATE TABLE {name} ({types}) TBLPROPERTIES ({properties})")
+    register_functions(spark)
+    forms = ", ".join(identity(column(f.name), type_text(f.dataType)).sql() for f in rows.schema)
+    group = f"write {file_format}"
+    spark.sparkContext.setJobGroup(group, "on the driver")
+    try:
+        made = append_and_delete(spark, load(spark, name), rows, {}, few=True)
+        assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) <= 1  # range(); a write has another
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert made.summary["added-records"] == 3
+    found = spark.sql(f"SELECT file_path FROM {name}.files").collect()
+    assert [f.file_path.rsplit(".", 1)[1] for f in found] == [file_format]
+    rows.createOrReplaceTempView("meant")
+    for one, other in (("meant", name), (name, "meant")):
+        assert spark.sql(f"SELECT {forms} FROM {one} EXCEPT ALL SELECT {forms} FROM {other}").collect() == []
+    statistics = f"SELECT to_json(readable_metrics) FROM {name}.files"
+
+    def told() -> list[dict[str, object]]:
+        """Counts and bounds per column; its size depends on how it was compressed."""
+        found = [json.loads(r[0]) for r in spark.sql(statistics).collect()]
+        return [{c: {k: v for k, v in m.items() if k != "column_size"} for c, m in f.items()} for f in found]
+
+    (ours,) = told()
+    append_and_delete(spark, load(spark, name), rows.coalesce(1), {})
+    assert told() == [ours, ours]
+
+
+def test_rows_of_other_types_are_cast_by_spark(spark: SparkSession, name: str) -> None:
+    spark.sql(f"CREATE TABLE {name} (i INT) TBLPROPERTIES ('format-version'='3')")
+    append_and_delete(
+        spark, load(spark, name), spark.sql("SELECT CAST(id AS TINYINT) AS i FROM range(3)"), {}, few=True
+    )
+    assert sorted(r.i for r in spark.table(name).collect()) == [0, 1, 2]

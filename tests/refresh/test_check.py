@@ -15,7 +15,7 @@ from spark_trickle.results import Check
 from spark_trickle.sql import algebra
 from spark_trickle.sql.reasons import REASONS
 
-DELTA_SIDE = {"AsOf", "Changes", "Empty", "Weigh", "Restrict", "Named", "Unary", "Operator"}
+DELTA_SIDE = {"AsOf", "Changes", "Empty", "Weigh", "Restrict", "Named", "Stored", "Unary", "Operator"}
 
 
 def test_every_operator_is_described() -> None:

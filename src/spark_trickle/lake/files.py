@@ -136,15 +136,6 @@ class FileReader:
             tuple((was, now) for was, now in pairs if was.deletes != now.deletes),
         )
 
-    def vectors(self, snapshot: int, paths: set[str]) -> dict[str, Java] | None:
-        """The positions that are deleted already in these data files; None when a delete names no data file."""
-        deletes = self._read_deletes(self._table.snapshot(snapshot).deleteManifests(self._io))
-        targets = self._h.pluck(deletes, _REFERENCED)
-        if "" in targets:
-            return None
-        found = self._deletes_by_target([(deletes, targets)], paths)
-        return {path: self._index(path, states) for path, states in found.items()}
-
     def lookup(self, snapshot: int, paths: set[str]) -> tuple[FileState, ...] | None:
         """These data files at a snapshot; None when it has deletes that name no data file."""
         at = self._table.snapshot(snapshot)

@@ -1,24 +1,49 @@
 """Small merge-on-read commits without a MERGE: delete rows by position, and append rows, in one snapshot.
 
-Deletion vectors are written on the driver through Iceberg's own writer: no Spark job. Appended rows are written by
-Spark the way Iceberg's compaction writes (data files without a commit), then committed together with the vectors.
+Deletion vectors are written on the driver through Iceberg's own writer: no Spark job. So are few rows of a table that
+has no partitions (Commits.java). Other rows are written by Spark the way Iceberg's compaction writes (data files
+without a commit), then committed together with the vectors.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.files import FileReader
 from spark_trickle.lake.jvm import Handles, Java, active, handles
+from spark_trickle.spark import runtime
 from spark_trickle.spark.compile import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Positions = Mapping[str, Sequence[int]]  # data file (`_file`) -> row positions (`_pos`)
+_NEXT, _THEN = "\x01", "\x00"  # in no path
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The snapshot that a commit made."""
+
+    snapshot: int
+    parent: int | None
+    location: str  # of the metadata file
+    summary: Mapping[str, int]  # its numbers
+
+    @classmethod
+    def of(cls, told: str) -> Committed:
+        """
+        >>> Committed.of("7\\n\\nfile:/m.json\\nadded-records=3\\nengine-name=spark")
+        Committed(snapshot=7, parent=None, location='file:/m.json', summary={'added-records': 3})
+        """
+        snapshot, parent, location, *summary = told.split("\n")
+        entries = (line.split("=", 1) for line in summary)
+        numbers = {key: int(value) for key, value in entries if value.isdigit()}
+        return cls(int(snapshot), int(parent) if parent else None, location, numbers)
 
 
 def append_and_delete(
@@ -29,15 +54,20 @@ def append_and_delete(
     *,
     through: Java | None = None,
     deletes_of: Java | None = None,
-) -> int:
-    """Append the rows of `frame` and delete rows by (`_file`, `_pos`), in one commit; gives the new snapshot id.
+    few: bool = False,
+) -> Committed:
+    """Append the rows of `frame` and delete rows by (`_file`, `_pos`), in one commit.
 
     `table` comes from a catalog, which receives the commit. Fails when the table changed since it was loaded in a way
     that touches the same data files. The rows are written `through` a stand-in that has more columns, if there is one.
-    `deletes_of` is a snapshot of a copy of the table whose deletes are taken over.
+    `deletes_of` is a snapshot of a copy of the table whose deletes are taken over. `few` rows may pass the driver.
     """
     if table.operations().current().formatVersion() < 3:
         raise TrickleError("INTERNAL", f"{table.name()} is not a v3 table: it has no deletion vectors.")
+    java, target = _commits(session), through or table
+    plain = table.specs().size() == 1 and table.spec().isUnpartitioned()
+    if plain and deletes_of is None and (frame is None or (few and java.fits(frame._jdf, target))):
+        return _on_the_driver(java, table, target, frame, positions)
     base = table.currentSnapshot()
     commit = table.newRowDelta()
     written: list[str] = []
@@ -52,7 +82,7 @@ def append_and_delete(
             for file in deletes_of.removedDeleteFiles(io):
                 commit.removeDeletes(file)
         if frame is not None:
-            for file in write_files(session, through or table, frame):
+            for file in write_files(session, target, frame):
                 written.append(file.location())
                 commit.addRows(file)
         if base is not None:
@@ -61,12 +91,28 @@ def append_and_delete(
     except Exception:
         _forget(table, written)
         raise
-    snapshot: int = table.currentSnapshot().snapshotId()
-    return snapshot
+    return Committed.of(java.told(table))
 
 
-def replace_all(session: SparkSession, table: Java, frame: DataFrame, *, through: Java | None = None) -> int:
-    """Put the rows of `frame` in the place of all rows, in one commit; gives the new snapshot id."""
+def _on_the_driver(java: Java, table: Java, through: Java, frame: DataFrame | None, positions: Positions) -> Committed:
+    """One call, no Spark job."""
+    from py4j.protocol import Py4JJavaError
+
+    listed = _NEXT.join(f"{path}{_THEN}{','.join(map(str, sorted(at)))}" for path, at in positions.items())
+    try:
+        return Committed.of(java.change(table, through, None if frame is None else frame._jdf, listed))
+    except Py4JJavaError as error:
+        if "UnnamedTarget" in error.java_exception.getClass().getName():
+            raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.") from error
+        raise
+
+
+def _commits(session: SparkSession) -> Java:
+    return runtime.java(session.sparkContext, "spark_trickle.lake", "Commits.java", "trickle.lake.Commits")
+
+
+def replace_all(session: SparkSession, table: Java, frame: DataFrame, *, through: Java | None = None) -> Committed:
+    """Put the rows of `frame` in the place of all rows, in one commit."""
     everything = handles(session).jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
     commit = table.newOverwrite().overwriteByRowFilter(everything)
     written: list[str] = []
@@ -78,8 +124,7 @@ def replace_all(session: SparkSession, table: Java, frame: DataFrame, *, through
     except Exception:
         _forget(table, written)
         raise
-    snapshot: int = table.currentSnapshot().snapshotId()
-    return snapshot
+    return Committed.of(_commits(session).told(table))
 
 
 def _forget(table: Java, written: Sequence[str]) -> None:
@@ -145,15 +190,6 @@ def _targets(
     """(spec, partition) of each data file, and a Java map of what is deleted in it already."""
     held, files = handles(session), FileReader(session, table)
     earlier = held.jvm.java.util.HashMap()
-    if table.specs().size() == 1 and table.spec().isUnpartitioned():
-        # All files are in the one partition: the data manifests need not be read.
-        vectors = files.vectors(snapshot, paths)
-        if vectors is None:
-            raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.")
-        for path, index in vectors.items():
-            earlier.put(path, index)
-        place = (table.spec(), held.jvm.org.apache.iceberg.PartitionData(table.spec().partitionType()))
-        return dict.fromkeys(sorted(paths), place), earlier
     states = files.lookup(snapshot, paths)
     if states is None:
         raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.")

@@ -17,7 +17,7 @@ from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.changelog import Delta
 from spark_trickle.lake.cleanup import delete_added, delete_files, drop_files
 from spark_trickle.lake.jvm import Java
-from spark_trickle.lake.positions import append_and_delete, replace_all
+from spark_trickle.lake.positions import Committed, append_and_delete, replace_all
 from spark_trickle.model import Column, Pointer, TableName, TableOptions
 from spark_trickle.spark.compile import quote
 
@@ -82,24 +82,24 @@ class Staging:
             self._inside = self.attempt.show_all(self.base, self.schema)
         return self.attempt.qualified(self._inside)
 
-    def overwrite(self, rows: DataFrame) -> dict[str, int]:
+    def overwrite(self, rows: DataFrame) -> Mapping[str, int]:
         """The whole content at once, laid out as the table's partitions and order ask for."""
         session = self.attempt.session
         table = self.attempt.load(self.name)
         frame = owned.laid_out(self.attempt, self.name, rows)
         through = owned.stand_in(session, table, self.schema)
         if self.base is None:
-            append_and_delete(session, table, frame, {}, through=through)
-        else:
-            replace_all(session, table, frame, through=through)
-        return self._record()
+            return self._record(append_and_delete(session, table, frame, {}, through=through))
+        return self._record(replace_all(session, table, frame, through=through))
 
     def change(
         self,
         rows: DataFrame | None,
         positions: Mapping[str, Sequence[int]] | None = None,
         places: DataFrame | None = None,
-    ) -> dict[str, int]:
+        *,
+        few: bool = False,
+    ) -> Mapping[str, int]:
         """Rows in and rows out in one commit. `places` (FILE, POSITION) are for many: Spark writes their deletes."""
         session = self.attempt.session
         deletes_of: Java | None = None
@@ -111,19 +111,16 @@ class Staging:
             deletes_of = self.attempt.load(self._inside).currentSnapshot()
         table = self.attempt.load(self.name)
         through = None if rows is None else owned.stand_in(session, table, self.schema)
-        append_and_delete(session, table, rows, positions or {}, through=through, deletes_of=deletes_of)
-        return self._record()
+        made = append_and_delete(session, table, rows, positions or {}, through=through, deletes_of=deletes_of, few=few)
+        return self._record(made)
 
-    def _record(self) -> dict[str, int]:
-        """The summary of the one snapshot that this step made."""
-        location = self.attempt.location(self.name)
-        snapshot = self.attempt.lake.metadata(location).currentSnapshot()
-        if snapshot is None or (snapshot.parentId() != self.head):
+    def _record(self, made: Committed) -> Mapping[str, int]:
+        """The numbers of the one snapshot that this step made."""
+        if made.parent != self.head:
             raise TrickleError("PUBLISH_CONFLICT", f"somebody else wrote to the attempt's copy of {self.name}")
-        self.head = snapshot.snapshotId()
-        self.recorded.append(self.head)
-        self.location = location
-        return {str(k): int(v) for k, v in dict(snapshot.summary()).items() if str(v).isdigit()}
+        self.head, self.location = made.snapshot, made.location
+        self.recorded.append(made.snapshot)
+        return made.summary
 
     def discard(self) -> None:
         """Delete the files that only this attempt refers to."""

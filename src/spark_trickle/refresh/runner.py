@@ -18,7 +18,7 @@ from spark_trickle.spark.analyze import data_error
 from spark_trickle.spark.compile import compile_parts, compile_sql
 from spark_trickle.sql.algebra import Aggregate, Distinct, Empty, Named, Operator, State, UnionAll
 from spark_trickle.sql.scalar import call, number
-from spark_trickle.thresholds import MANY_POSITIONS, SMALL
+from spark_trickle.thresholds import LOCAL, MANY_POSITIONS, SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,7 +67,7 @@ class Runner:
         for step in steps:
             if isinstance(step, Write):
                 return self._write(step)
-            with self.timed(step.stage if isinstance(step, Compute) else Stage.DELTA):
+            with self.timed(str(step.stage if isinstance(step, Compute) else Stage.DELTA)):
                 there = self._compute(step) if isinstance(step, Compute) else self._repeat(step)
             if not there:
                 return Counts()
@@ -187,14 +187,14 @@ class Runner:
             )
         if not entering + leaving:
             return Counts()
-        with self.timed(Stage.APPLY):
+        with self.timed(str(Stage.APPLY)):
             session = self.feeds.attempt.session
             rows = self._few(session.sql(self._select(step.enters)), entering) if entering else None
             if leaving > MANY_POSITIONS and step.positions is not None:
                 self._refuse_doubles(self._places(step.positions), leaving)
                 self.staging.change(rows, places=session.sql(self._select(step.positions)))
             else:
-                self.staging.change(rows, self._positions(step, leaving))
+                self.staging.change(rows, self._positions(step, leaving), few=entering <= LOCAL)
             self._keep_delta(step, entering, leaving)
         return Counts(entering - updated, updated, leaving - updated)
 
@@ -202,9 +202,9 @@ class Runner:
         tree = optimize(self._bound(step.enters), self.feeds.facts, self.passes)
         if isinstance(tree, Empty):
             return Counts()
-        with self.timed(Stage.DELTA):
+        with self.timed(str(Stage.DELTA)):
             frame = self._frame(tree)
-        with self.timed(Stage.APPLY):
+        with self.timed(str(Stage.APPLY)):
             added = self.staging.change(self._few(frame, sum(self.feeds.rows.values())))
         return Counts(inserted=added.get("added-records", 0))
 

@@ -399,7 +399,8 @@ class _Compiler:
     def _outer_join(self, op: OuterJoin) -> str:
         left, right = self.name(op.left), self.name(op.right)
         on = _and(op.conditions) or "true"
-        hint = f"/*+ BROADCAST({right}) */ " if op.single and self.is_small(op.left) else ""
+        # In backticks: a hint is not one more use of the relation.
+        hint = f"/*+ BROADCAST({quote(right)}) */ " if op.single and self.is_small(op.left) else ""
         return f"SELECT {hint}{_list(op.columns)} FROM {left} {op.side.upper()} OUTER JOIN {right} ON {on}"
 
     @sql.register

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@lru_cache(maxsize=4)
-def _runtime(context: Any) -> Any:
+@lru_cache(maxsize=8)
+def java(context: Any, package: str, file: str, name: str) -> Any:
+    """An object of a class whose source is a file of a Python package."""
     jvm = context._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(files("spark_trickle.spark").joinpath("Runtime.java").read_text(encoding="utf-8"))
-    made = compiler.getClassLoader().loadClass("trickle.runtime.Runtime")
+    compiler.cook(files(package).joinpath(file).read_text(encoding="utf-8"))
+    made = compiler.getClassLoader().loadClass(name)
     return made.getDeclaredConstructor(context._gateway.new_array(jvm.java.lang.Class, 0)).newInstance(
         context._gateway.new_array(jvm.java.lang.Object, 0)
     )
@@ -53,6 +54,10 @@ def collect_local(
         return None
     sums = [int(n) for n in found[2].split(",")] if summed else []
     return Local(Frame(found[0], session), int(found[1]), tuple(zip(sums[::2], sums[1::2], strict=True)))
+
+
+def _runtime(context: Any) -> Any:
+    return java(context, "spark_trickle.spark", "Runtime.java", "trickle.runtime.Runtime")
 
 
 def register_functions(session: SparkSession) -> None:

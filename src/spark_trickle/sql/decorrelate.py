@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from spark_trickle.errors import NotIncremental
 from spark_trickle.sql.aggregate_facts import Empty, facts_of
 from spark_trickle.sql.algebra import (
     Aggregate,
@@ -39,6 +40,7 @@ from spark_trickle.sql.algebra import (
     TopK,
     correlated,
     keep,
+    scalars,
 )
 from spark_trickle.sql.domain import joined, with_domain
 from spark_trickle.sql.scalar import (
@@ -51,6 +53,7 @@ from spark_trickle.sql.scalar import (
     either,
     equal,
     greater,
+    is_outer,
     number,
     sides,
     text,
@@ -73,6 +76,7 @@ def exists(
     types: Types,
 ) -> Operator:
     """EXISTS, IN and their negations: `conditions` are over the columns of both."""
+    refuse_open_limit(child, sub, types)
     # IN looks for a value among the rows: which ones a LIMIT takes matters.
     pulled = pull(sub, fresh, existence=True, top=not conditions)
     if pulled is not None and _alike(child, pulled, types):
@@ -87,6 +91,7 @@ def scalar_value(child: Operator, sub: Operator, name: str, fresh: Fresh, types:
 
     `strict`: rows for which the value is NULL are dropped above, so an inner join will do.
     """
+    refuse_open_limit(child, sub, types)
     if not correlated(sub):
         one = sub if _one_row(sub) else _only(sub, fresh)
         return joined(child, Project(child=one, items=(Item(name, column(one.columns[0])),)), ())
@@ -106,6 +111,7 @@ def lateral(
     child: Operator, sub: Operator, conditions: tuple[Scalar, ...], fresh: Fresh, types: Types, *, left: bool
 ) -> Operator:
     """A LATERAL join; `conditions` are those of ON."""
+    refuse_open_limit(child, sub, types)
     if not correlated(sub):
         if left:
             return OuterJoin(left=child, right=sub, conditions=conditions, side=Side.LEFT)
@@ -130,6 +136,37 @@ def lateral(
         late = {n: case_when(column(present), s.inward()) for n, s in pulled.late.items()}
     items = tuple(Item(c, late.get(c, column(c))) for c in sub.columns)
     return Project(child=result, items=(*keep(*child.columns), *items))
+
+
+def refuse_open_limit(child: Operator, sub: Operator, types: Types) -> None:
+    """Where Spark leaves open which rows a LIMIT takes.
+
+    It finds the partners of an outer row first, and then takes the first of them, only where the correlation compares
+    an outer column as it is. If it is part of an expression, or cast to another type, Spark 4.1 takes any rows first
+    and then looks for partners among them.
+    """
+    for top in sub.walk():
+        if isinstance(top, TopK) and correlated(top.child):
+            for op in top.child.walk():
+                if isinstance(op, Filter | Join) and not all(
+                    _as_it_is(child, op, part, types) for scalar in scalars(op) for part in conjuncts(scalar)
+                ):
+                    raise NotIncremental(
+                        "LIMIT",
+                        "a LIMIT in a correlated subquery whose correlation is not by a plain column of the same type: "
+                        "Spark takes any rows before it compares them",
+                    )
+
+
+def _as_it_is(child: Operator, op: Filter | Join, condition: Scalar, types: Types) -> bool:
+    found = sides(condition)
+    if found is None or not condition.outer:
+        return True
+    outer, own = found if found[0].outer else found[::-1]
+    if own.outer or not is_outer(outer.tree):
+        return False
+    there = types(op.child if isinstance(op, Filter) else op, (own,))
+    return there is not None and there == types(child, (outer.inward(),))
 
 
 # -- pull ------------------------------------------------------------------------------------------------------------

@@ -135,7 +135,8 @@ REASONS: dict[str, Entry] = {
     "LIMIT": Entry(
         _NOT_YET,
         "This LIMIT, OFFSET or ORDER BY has no delta rule.",
-        "Use whole numbers, and ORDER BY columns of the result.",
+        "Use whole numbers, and ORDER BY columns of the result. A LIMIT in EXISTS can go; in other correlated "
+        "subqueries compare columns of the same type.",
     ),
     "RECURSION": Entry(
         _NOT_YET,

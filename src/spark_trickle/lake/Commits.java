@@ -1,0 +1,235 @@
+package trickle.lake;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import java.util.function.Function;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.FileFormat;
+import org.apache.iceberg.HasTableOperations;
+import org.apache.iceberg.ManifestFile;
+import org.apache.iceberg.ManifestFiles;
+import org.apache.iceberg.ManifestReader;
+import org.apache.iceberg.MetricsConfig;
+import org.apache.iceberg.PartitionData;
+import org.apache.iceberg.RowDelta;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.data.BaseDeleteLoader;
+import org.apache.iceberg.deletes.BaseDVFileWriter;
+import org.apache.iceberg.deletes.PositionDeleteIndex;
+import org.apache.iceberg.formats.FormatModelRegistry;
+import org.apache.iceberg.io.DataWriter;
+import org.apache.iceberg.io.DeleteWriteResult;
+import org.apache.iceberg.io.FileIO;
+import org.apache.iceberg.io.OutputFileFactory;
+import org.apache.iceberg.spark.SparkSchemaUtil;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.runtime.AbstractFunction0;
+
+/**
+ * A small commit to an unpartitioned table in one call, and without a Spark job: few rows are written on the driver by
+ * the writer that Spark's own tasks use, positions as deletion vectors. Compiled at start by Janino (see Runtime.java).
+ */
+public class Commits {
+
+  /** Whether rows of this schema are written as they are: Spark would cast others to the types of the table. */
+  public boolean fits(Dataset frame, Table table) {
+    StructType given = frame.schema();
+    StructType wanted = SparkSchemaUtil.convert(table.schema());
+    if (given.length() != wanted.length()) return false;
+    for (int i = 0; i < wanted.length(); i++) {
+      scala.Option at = given.getFieldIndex(wanted.apply(i).name());
+      if (at.isEmpty()) return false;
+      DataType type = given.apply(((Integer) at.get()).intValue()).dataType();
+      if (!DataType.equalsIgnoreNullability(type, wanted.apply(i).dataType())) return false;
+    }
+    return true;
+  }
+
+  /**
+   * Append the rows of `frame` (null: none), written through `through`, and delete rows by position, in one commit.
+   *
+   * `positions` has a part per data file, separated by the character 1: its path, the character 0, and its positions
+   * separated by commas. Gives lines: the new snapshot, its parent or nothing, the metadata file, then `key=value` of
+   * the summary.
+   */
+  public String change(Table table, Table through, Dataset frame, String positions) throws Exception {
+    Snapshot base = table.currentSnapshot();
+    RowDelta commit = table.newRowDelta();
+    List written = new ArrayList();
+    try {
+      if (!positions.isEmpty()) delete(table, base, positions, commit, written);
+      if (frame != null) {
+        DataFile file = write(frame, through, written);
+        if (file != null) commit.addRows(file);
+      }
+      if (base != null) commit.validateFromSnapshot(base.snapshotId());
+      commit.commit();
+    } catch (Exception error) {
+      for (Iterator paths = written.iterator(); paths.hasNext(); ) table.io().deleteFile((String) paths.next());
+      throw error;
+    }
+    return told(table);
+  }
+
+  /** What `change` gives, of the current snapshot. */
+  public String told(Table table) {
+    Snapshot made = table.currentSnapshot();
+    StringBuilder found = new StringBuilder();
+    found.append(made.snapshotId()).append("\n");
+    found.append(made.parentId() == null ? "" : made.parentId().toString()).append("\n");
+    found.append(((HasTableOperations) table).operations().current().metadataFileLocation());
+    for (Iterator entries = made.summary().entrySet().iterator(); entries.hasNext(); ) {
+      Map.Entry entry = (Map.Entry) entries.next();
+      found.append("\n").append(entry.getKey()).append("=").append(entry.getValue());
+    }
+    return found.toString();
+  }
+
+  /** A delete that does not say which data file it is of: not one of ours. */
+  public static class UnnamedTarget extends RuntimeException {}
+
+  private static DataFile write(Dataset frame, Table table, List written) throws Exception {
+    InternalRow[] rows = collected(frame);
+    if (rows.length == 0) return null;
+    StructType type = SparkSchemaUtil.convert(table.schema());
+    String named = (String) table.properties().get("write.format.default");
+    FileFormat format = FileFormat.fromString(named == null ? "parquet" : named);
+    OutputFileFactory files =
+        OutputFileFactory.builderFor(table, 0, 0L).format(format).operationId(UUID.randomUUID().toString()).build();
+    org.apache.iceberg.encryption.EncryptedOutputFile output = files.newOutputFile();
+    written.add(output.encryptingOutputFile().location());
+    DataWriter writer = (DataWriter) FormatModelRegistry.dataWriteBuilder(format, InternalRow.class, output)
+        .schema(table.schema())
+        .engineSchema(type)
+        .setAll(table.properties())
+        .metricsConfig(MetricsConfig.forTable(table))
+        .spec(table.spec())
+        .keyMetadata(output.keyMetadata())
+        .overwrite()
+        .build();
+    try {
+      int[] from = ordinals(frame.schema(), type);
+      for (int r = 0; r < rows.length; r++) writer.write(inOrder(rows[r], from, type));
+    } finally {
+      writer.close();
+    }
+    return writer.toDataFile();
+  }
+
+  private static InternalRow[] collected(Dataset frame) {
+    final QueryExecution execution = frame.queryExecution();
+    return (InternalRow[]) SQLExecution.withNewExecutionId(
+        execution, scala.Option.apply("write"), new AbstractFunction0() {
+          public Object apply() {
+            return execution.executedPlan().executeCollect();
+          }
+        });
+  }
+
+  /** Where each column of the table is in the rows; null: in the same place. */
+  private static int[] ordinals(StructType given, StructType wanted) {
+    int[] from = new int[wanted.length()];
+    boolean same = given.length() == wanted.length();
+    for (int i = 0; i < from.length; i++) {
+      from[i] = given.fieldIndex(wanted.apply(i).name());
+      same = same && from[i] == i;
+    }
+    return same ? null : from;
+  }
+
+  private static InternalRow inOrder(InternalRow row, int[] from, StructType type) {
+    if (from == null) return row;
+    Object[] values = new Object[from.length];
+    for (int i = 0; i < from.length; i++) {
+      values[i] = row.isNullAt(from[i]) ? null : row.get(from[i], type.apply(i).dataType());
+    }
+    return new GenericInternalRow(values);
+  }
+
+  private static void delete(Table table, Snapshot base, String positions, RowDelta commit, List written)
+      throws Exception {
+    final Map earlier = new HashMap();
+    String[] parts = positions.split("\u0001");
+    List paths = new ArrayList();
+    for (int i = 0; i < parts.length; i++) paths.add(parts[i].substring(0, parts[i].indexOf('\u0000')));
+    load(table, base, new HashSet(paths), earlier);
+    OutputFileFactory files = OutputFileFactory.builderFor(table, 1, 1L)
+        .format(FileFormat.PUFFIN).operationId(UUID.randomUUID().toString()).build();
+    BaseDVFileWriter writer = new BaseDVFileWriter(files, new Function() {
+      public Object apply(Object path) {
+        return earlier.get(path);
+      }
+    });
+    PartitionData partition = new PartitionData(table.spec().partitionType());
+    for (int i = 0; i < parts.length; i++) {
+      String path = (String) paths.get(i);
+      String[] listed = parts[i].substring(path.length() + 1).split(",");
+      for (int n = 0; n < listed.length; n++) {
+        writer.delete(path, Long.parseLong(listed[n]), table.spec(), partition);
+      }
+    }
+    writer.close();
+    DeleteWriteResult result = writer.result();
+    for (Iterator made = result.deleteFiles().iterator(); made.hasNext(); ) {
+      DeleteFile vector = (DeleteFile) made.next();
+      if (!written.contains(vector.location())) written.add(vector.location());
+      commit.addDeletes(vector);
+    }
+    for (Iterator gone = result.rewrittenDeleteFiles().iterator(); gone.hasNext(); ) {
+      commit.removeDeletes((DeleteFile) gone.next());
+    }
+    commit.validateDataFilesExist(paths).validateDeletedFiles();
+  }
+
+  /** What is deleted in these files already. A deletion vector holds all positions of its file. */
+  private static void load(Table table, Snapshot base, Set paths, Map into) throws Exception {
+    final FileIO io = table.io();
+    Map found = new HashMap();
+    for (Iterator manifests = base.deleteManifests(io).iterator(); manifests.hasNext(); ) {
+      ManifestReader reader = ManifestFiles.readDeleteManifest((ManifestFile) manifests.next(), io, table.specs());
+      try {
+        for (Iterator files = reader.iterator(); files.hasNext(); ) {
+          DeleteFile file = (DeleteFile) files.next();
+          String target = file.referencedDataFile() == null ? null : file.referencedDataFile().toString();
+          if (target == null) throw new UnnamedTarget();
+          if (!paths.contains(target)) continue;
+          List known = (List) found.get(target);
+          if (known == null) found.put(target, known = new ArrayList());
+          known.add(file.copy());
+        }
+      } finally {
+        reader.close();
+      }
+    }
+    BaseDeleteLoader loader = new BaseDeleteLoader(new Function() {
+      public Object apply(Object file) {
+        return io.newInputFile(((DeleteFile) file).location());
+      }
+    });
+    for (Iterator targets = found.entrySet().iterator(); targets.hasNext(); ) {
+      Map.Entry entry = (Map.Entry) targets.next();
+      List all = (List) entry.getValue();
+      List vectors = new ArrayList();
+      for (int i = 0; i < all.size(); i++) {
+        if (((DeleteFile) all.get(i)).format() == FileFormat.PUFFIN) vectors.add(all.get(i));
+      }
+      PositionDeleteIndex index =
+          loader.loadPositionDeletes(vectors.isEmpty() ? all : vectors, (String) entry.getKey());
+      into.put(entry.getKey(), index);
+    }
+  }
+}
