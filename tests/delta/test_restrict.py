@@ -26,10 +26,10 @@ from spark_trickle.sql.algebra import (
     Side,
     State,
     UnionAll,
-    at,
     keep,
 )
 from spark_trickle.sql.scalar import add, call, column, equal, greater, number
+from spark_trickle.sql.trees import at
 
 A, B = (TableName("s", n) for n in "ab")
 

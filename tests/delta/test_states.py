@@ -21,9 +21,9 @@ from spark_trickle.sql.algebra import (
     ScanColumn,
     UnionAll,
     keep,
-    scans,
 )
 from spark_trickle.sql.scalar import Scalar, call, column, equal, greater, number
+from spark_trickle.sql.trees import scans
 
 TYPES = {"k": "int", "n": "bigint", "n__arg": "int", "t": "double", "t__arg": "double", "l": "array<string>"}
 COUNT = Call("n", call("count", number(1)), "count", (number(1),))

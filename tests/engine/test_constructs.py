@@ -120,7 +120,9 @@ LIMITED = (
 
 
 @pytest.mark.parametrize("query", LIMITED)
-@pytest.mark.parametrize("condition", ["= a.v", "<=> a.v + 0", "= CAST(a.v AS DECIMAL(18, 8))"])
+@pytest.mark.parametrize(
+    "condition", ["= a.v", "<=> a.v + 0", "= CAST(a.v AS DECIMAL(18, 8))", "> 0 AND NOT c.m <> a.v"]
+)
 def test_a_limit_that_spark_takes_before_it_correlates_is_not_incremental(
     lake: Trickle, query: str, condition: str
 ) -> None:
@@ -132,7 +134,7 @@ def test_a_limit_that_spark_takes_before_it_correlates_is_not_incremental(
 
 def test_a_limit_over_plain_columns_is_incremental(lake: Trickle) -> None:
     for n, query in enumerate(LIMITED):
-        text = query.format("> 0 AND c.k = a.k")
+        text = query.format("> a.v - 9 AND (c.k = a.k OR a.id < 0) AND c.k = a.k")
         assert lake.check(text).incremental, text
         lake.create_stream_table(f"s.limited{n}", text, mode="differential")
         lake.sql("INSERT INTO s.c VALUES ('x', 7, '3', NULL, NULL)")

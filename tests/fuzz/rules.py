@@ -29,9 +29,10 @@ from spark_trickle.model import InputKind, TableName
 from spark_trickle.spark.analyze import Analyzer, data_error
 from spark_trickle.spark.compile import compile_parts, compile_sql, quote
 from spark_trickle.spark.guard import roundtrip
-from spark_trickle.sql.algebra import WEIGHT, Empty, Operator, State, at
+from spark_trickle.sql.algebra import WEIGHT, Empty, Operator, State
 from spark_trickle.sql.lower import LakeTable, lower
 from spark_trickle.sql.prune import prune
+from spark_trickle.sql.trees import at
 from tests.fuzz import guarded
 from tests.fuzz.constructs import Schedule
 from tests.fuzz.exact import How, compare, listed, local

@@ -16,8 +16,9 @@ import pytest
 
 from spark_trickle.delta import differentiate
 from spark_trickle.errors import TrickleError
-from spark_trickle.sql.algebra import WEIGHT, Join, Operator, Project, State, UnionAll, at, keep
+from spark_trickle.sql.algebra import WEIGHT, Join, Operator, Project, State, UnionAll, keep
 from spark_trickle.sql.parse import parse_query
+from spark_trickle.sql.trees import at
 from tests.fuzz.constructs import CONSTRUCTS, Schedule
 from tests.fuzz.grammar import Generated
 from tests.fuzz.plan import TWINS, Case, Round, rounds

@@ -43,95 +43,98 @@ WITH asof_1 AS (
 changes_2 AS (
   SELECT `k` AS `a_k`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
-project_3 AS (
-  SELECT `a_k` AS `k`, `_t_w` FROM changes_2 WHERE `a_v` > 1
+filter_3 AS (
+  SELECT `a_k`, `a_v`, `_t_w` FROM changes_2 WHERE `a_v` > 1
 ),
 project_4 AS (
-  SELECT `k` AS `k__key` FROM project_3
+  SELECT `a_k` AS `k`, `_t_w` FROM filter_3
 ),
-distinct_5 AS (
-  SELECT DISTINCT `k__key` FROM project_4
+project_5 AS (
+  SELECT `k` AS `k__key` FROM project_4
 ),
-restrict_6 AS (
-  SELECT `a_k`, `a_v` FROM asof_1 LEFT SEMI JOIN distinct_5 ON (`a_k`) <=> distinct_5.`k__key`
+distinct_6 AS (
+  SELECT DISTINCT `k__key` FROM project_5
 ),
-filter_7 AS (
-  SELECT `a_k`, `a_v` FROM restrict_6 WHERE `a_v` > 1
+restrict_7 AS (
+  SELECT `a_k`, `a_v` FROM asof_1 LEFT SEMI JOIN distinct_6 ON (`a_k`) <=> distinct_6.`k__key`
 ),
-project_8 AS (
-  SELECT `a_k` AS `k` FROM filter_7
+filter_8 AS (
+  SELECT `a_k`, `a_v` FROM restrict_7 WHERE `a_v` > 1
 ),
-aggregate_9 AS (
-  SELECT `k` FROM project_8 GROUP BY 1
+project_9 AS (
+  SELECT `a_k` AS `k` FROM filter_8
 ),
-weigh_10 AS (
-  SELECT `k`, 1L AS `_t_w` FROM aggregate_9
+aggregate_10 AS (
+  SELECT `k` FROM project_9 GROUP BY 1
 ),
-asof_11 AS (
+weigh_11 AS (
+  SELECT `k`, 1L AS `_t_w` FROM aggregate_10
+),
+asof_12 AS (
   SELECT `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
-restrict_12 AS (
-  SELECT `a_k`, `a_v` FROM asof_11 LEFT SEMI JOIN distinct_5 ON (`a_k`) <=> distinct_5.`k__key`
+restrict_13 AS (
+  SELECT `a_k`, `a_v` FROM asof_12 LEFT SEMI JOIN distinct_6 ON (`a_k`) <=> distinct_6.`k__key`
 ),
-filter_13 AS (
-  SELECT `a_k`, `a_v` FROM restrict_12 WHERE `a_v` > 1
+filter_14 AS (
+  SELECT `a_k`, `a_v` FROM restrict_13 WHERE `a_v` > 1
 ),
-project_14 AS (
-  SELECT `a_k` AS `k` FROM filter_13
+project_15 AS (
+  SELECT `a_k` AS `k` FROM filter_14
 ),
-aggregate_15 AS (
-  SELECT `k` FROM project_14 GROUP BY 1
+aggregate_16 AS (
+  SELECT `k` FROM project_15 GROUP BY 1
 ),
-weigh_16 AS (
-  SELECT `k`, -1L AS `_t_w` FROM aggregate_15
+weigh_17 AS (
+  SELECT `k`, -1L AS `_t_w` FROM aggregate_16
 ),
-unionall_17 AS (
-  SELECT `k`, `_t_w` FROM weigh_10
-  UNION ALL SELECT `k`, `_t_w` FROM weigh_16
+unionall_18 AS (
+  SELECT `k`, `_t_w` FROM weigh_11
+  UNION ALL SELECT `k`, `_t_w` FROM weigh_17
 ),
-asof_18 AS (
+asof_19 AS (
   SELECT `k` AS `b_k`, `w` AS `b_w` FROM `s`.`b`
 ),
-join_19 AS (
-  SELECT `k`, `_t_w`, `b_k`, `b_w` FROM unionall_17
-  JOIN asof_18 ON (`k` = `b_k`)
+join_20 AS (
+  SELECT `k`, `_t_w`, `b_k`, `b_w` FROM unionall_18
+  JOIN asof_19 ON (`k` = `b_k`)
 ),
-project_20 AS (
-  SELECT `k`, `b_k`, `b_w`, `_t_w` FROM join_19
+project_21 AS (
+  SELECT `k`, `b_k`, `b_w`, `_t_w` FROM join_20
 ),
-changes_21 AS (
+changes_22 AS (
   SELECT `k` AS `b_k`, `w` AS `b_w`, `_t_w` FROM `changes of s.b`
 ),
-project_22 AS (
-  SELECT `a_k` AS `k` FROM asof_11 WHERE `a_v` > 1
+project_23 AS (
+  SELECT `a_k` AS `k` FROM asof_12 WHERE `a_v` > 1
 ),
-distinct_23 AS (
-  SELECT DISTINCT `k` FROM project_22
+distinct_24 AS (
+  SELECT DISTINCT `k` FROM project_23
 ),
-join_24 AS (
-  SELECT `b_k`, `b_w`, `_t_w`, `k` FROM changes_21
-  JOIN distinct_23 ON (`k` = `b_k`)
+join_25 AS (
+  SELECT `b_k`, `b_w`, `_t_w`, `k` FROM changes_22
+  JOIN distinct_24 ON (`k` = `b_k`)
 ),
-project_25 AS (
-  SELECT `k`, `b_k`, `b_w`, `_t_w` FROM join_24
+project_26 AS (
+  SELECT `k`, `b_k`, `b_w`, `_t_w` FROM join_25
 ),
-unionall_26 AS (
-  SELECT `k`, `b_k`, `b_w`, `_t_w` FROM project_20
-  UNION ALL SELECT `k`, `b_k`, `b_w`, `_t_w` FROM project_25
-),
-project_27 AS (
-  SELECT `k` AS `k_2`, `b_w` AS `w`, `_t_w` FROM unionall_26
+unionall_27 AS (
+  SELECT `k`, `b_k`, `b_w`, `_t_w` FROM project_21
+  UNION ALL SELECT `k`, `b_k`, `b_w`, `_t_w` FROM project_26
 ),
 project_28 AS (
-  SELECT `k_2` AS `k`, `w`, `_t_w` FROM project_27
+  SELECT `k` AS `k_2`, `b_w` AS `w`, `_t_w` FROM unionall_27
 ),
-aggregate_29 AS (
-  SELECT `k`, `w`, sum(`_t_w`) AS `_t_w` FROM project_28 GROUP BY 1, 2
+project_29 AS (
+  SELECT `k_2` AS `k`, `w`, `_t_w` FROM project_28
 ),
-filter_30 AS (
-  SELECT `k`, `w`, `_t_w` FROM aggregate_29 WHERE NOT (`_t_w` = 0)
+aggregate_30 AS (
+  SELECT `k`, `w`, sum(`_t_w`) AS `_t_w` FROM project_29 GROUP BY 1, 2
+),
+filter_31 AS (
+  SELECT `k`, `w`, `_t_w` FROM aggregate_30 WHERE NOT (`_t_w` = 0)
 )
-SELECT `k`, `w`, xxhash64(`k`, `w`) AS `_t_hash`, `_t_w` FROM filter_30;
+SELECT `k`, `w`, xxhash64(`k`, `w`) AS `_t_hash`, `_t_w` FROM filter_31;
 
 -- leaving, if rows leave
 CREATE OR REPLACE TEMPORARY VIEW `leaving` AS

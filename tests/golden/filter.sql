@@ -22,19 +22,22 @@ CREATE OR REPLACE TEMPORARY VIEW `delta` AS
 WITH changes_1 AS (
   SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
-project_2 AS (
-  SELECT `a_id` AS `id`, `a_k` AS `k`, `a_v` AS `v`, `_t_w` FROM changes_1 WHERE `a_v` > 2 OR `a_k` IS NULL
+filter_2 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM changes_1 WHERE `a_v` > 2 OR `a_k` IS NULL
 ),
 project_3 AS (
-  SELECT `id`, `k`, `v`, `_t_w` FROM project_2
+  SELECT `a_id` AS `id`, `a_k` AS `k`, `a_v` AS `v`, `_t_w` FROM filter_2
 ),
-aggregate_4 AS (
-  SELECT `id`, `k`, `v`, sum(`_t_w`) AS `_t_w` FROM project_3 GROUP BY 1, 2, 3
+project_4 AS (
+  SELECT `id`, `k`, `v`, `_t_w` FROM project_3
 ),
-filter_5 AS (
-  SELECT `id`, `k`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0)
+aggregate_5 AS (
+  SELECT `id`, `k`, `v`, sum(`_t_w`) AS `_t_w` FROM project_4 GROUP BY 1, 2, 3
+),
+filter_6 AS (
+  SELECT `id`, `k`, `v`, `_t_w` FROM aggregate_5 WHERE NOT (`_t_w` = 0)
 )
-SELECT `id`, `k`, `v`, xxhash64(`id`, `k`, `v`) AS `_t_hash`, `_t_w` FROM filter_5;
+SELECT `id`, `k`, `v`, xxhash64(`id`, `k`, `v`) AS `_t_hash`, `_t_w` FROM filter_6;
 
 -- leaving, if rows leave
 CREATE OR REPLACE TEMPORARY VIEW `leaving` AS

@@ -164,187 +164,193 @@ matched_30 AS (
 changes_31 AS (
   SELECT `a_id` AS `b_a_id_2`, `w` AS `b_w_2`, `_t_w` FROM `changes of s.b`
 ),
-project_32 AS (
-  SELECT `b_a_id_2` AS `a_id_2`, `_t_w` FROM changes_31 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
+filter_32 AS (
+  SELECT `b_a_id_2`, `b_w_2`, `_t_w` FROM changes_31 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
 ),
 project_33 AS (
-  SELECT `a_id_2`, `_t_w` FROM project_32
+  SELECT `b_a_id_2` AS `a_id_2`, `_t_w` FROM filter_32
 ),
-matched_34 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_30 LEFT SEMI JOIN project_33 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
+project_34 AS (
+  SELECT `a_id_2`, `_t_w` FROM project_33
 ),
-weigh_35 AS (
-  SELECT `a_id`, `a_k`, `a_v`, 1L AS `_t_w` FROM matched_34
+matched_35 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_30 LEFT SEMI JOIN project_34 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
 ),
-unionall_36 AS (
+weigh_36 AS (
+  SELECT `a_id`, `a_k`, `a_v`, 1L AS `_t_w` FROM matched_35
+),
+unionall_37 AS (
   SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_27
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_35
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_36
 ),
-asof_37 AS (
+asof_38 AS (
   SELECT `a_id` AS `b_a_id_2`, `w` AS `b_w_2` FROM `s`.`b`
 ),
-project_38 AS (
-  SELECT `b_a_id_2` AS `a_id_2` FROM asof_37 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
-),
 project_39 AS (
-  SELECT `a_id_2` FROM project_38
+  SELECT `b_a_id_2` AS `a_id_2` FROM asof_38 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
 ),
-matched_40 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_36 LEFT ANTI JOIN project_39 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
+project_40 AS (
+  SELECT `a_id_2` FROM project_39
 ),
-asof_41 AS (
+matched_41 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_37 LEFT ANTI JOIN project_40 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
+),
+asof_42 AS (
   SELECT `a_id` AS `b_a_id_2`, `w` AS `b_w_2` FROM `s`.`b` VERSION AS OF 1
 ),
-project_42 AS (
-  SELECT `b_a_id_2` AS `a_id_2` FROM asof_41 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
-),
 project_43 AS (
-  SELECT `a_id_2` FROM project_42
+  SELECT `b_a_id_2` AS `a_id_2` FROM asof_42 WHERE `b_a_id_2` < 9 AND `b_w_2` = 1
 ),
-matched_44 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_34 LEFT ANTI JOIN project_43 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
+project_44 AS (
+  SELECT `a_id_2` FROM project_43
 ),
-weigh_45 AS (
-  SELECT `a_id`, `a_k`, `a_v`, -1L AS `_t_w` FROM matched_44
+matched_45 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_35 LEFT ANTI JOIN project_44 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
 ),
-unionall_46 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM matched_40
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_45
+weigh_46 AS (
+  SELECT `a_id`, `a_k`, `a_v`, -1L AS `_t_w` FROM matched_45
 ),
-changes_47 AS (
+unionall_47 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM matched_41
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_46
+),
+changes_48 AS (
   SELECT `k` AS `b_k_3`, `w` AS `b_w_3`, `_t_w` FROM `changes of s.b`
 ),
-project_48 AS (
-  SELECT `b_k_3` AS `k`, `_t_w` FROM changes_47 WHERE `b_w_3` > 4
-),
-project_49 AS (
-  SELECT `k`, `_t_w` FROM project_48
+filter_49 AS (
+  SELECT `b_k_3`, `b_w_3`, `_t_w` FROM changes_48 WHERE `b_w_3` > 4
 ),
 project_50 AS (
-  SELECT `k` AS `partner_0` FROM project_49
+  SELECT `b_k_3` AS `k`, `_t_w` FROM filter_49
 ),
-distinct_51 AS (
-  SELECT DISTINCT `partner_0` FROM project_50
+project_51 AS (
+  SELECT `k`, `_t_w` FROM project_50
 ),
-restrict_52 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM asof_2 LEFT SEMI JOIN distinct_51 ON (`a_k`) <=> distinct_51.`partner_0`
+project_52 AS (
+  SELECT `k` AS `partner_0` FROM project_51
 ),
-project_53 AS (
-  SELECT `a_k` AS `partner_0` FROM restrict_52
+distinct_53 AS (
+  SELECT DISTINCT `partner_0` FROM project_52
 ),
-distinct_54 AS (
-  SELECT DISTINCT `partner_0` FROM project_53
+restrict_54 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM asof_2 LEFT SEMI JOIN distinct_53 ON (`a_k`) <=> distinct_53.`partner_0`
 ),
-restrict_55 AS (
-  SELECT `b_k`, `b_w` FROM asof_19 LEFT SEMI JOIN distinct_54 ON (`b_k`) <=> distinct_54.`partner_0`
+project_55 AS (
+  SELECT `a_k` AS `partner_0` FROM restrict_54
 ),
-project_56 AS (
-  SELECT `b_k`, `b_w` FROM restrict_55
+distinct_56 AS (
+  SELECT DISTINCT `partner_0` FROM project_55
 ),
-project_57 AS (
-  SELECT `b_k`, `b_w` FROM project_56
+restrict_57 AS (
+  SELECT `b_k`, `b_w` FROM asof_19 LEFT SEMI JOIN distinct_56 ON (`b_k`) <=> distinct_56.`partner_0`
 ),
-matched_58 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM restrict_52 LEFT SEMI JOIN project_57 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
+project_58 AS (
+  SELECT `b_k`, `b_w` FROM restrict_57
 ),
-matched_59 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_58 LEFT ANTI JOIN project_43 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
+project_59 AS (
+  SELECT `b_k`, `b_w` FROM project_58
 ),
 matched_60 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_59 LEFT SEMI JOIN project_49 ON (`a_k` = `k`)
+  SELECT `a_id`, `a_k`, `a_v` FROM restrict_54 LEFT SEMI JOIN project_59 ON (`b_k` = `a_k`) AND (`b_w` > `a_v`)
 ),
-weigh_61 AS (
-  SELECT `a_id`, `a_k`, `a_v`, 1L AS `_t_w` FROM matched_60
+matched_61 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_60 LEFT ANTI JOIN project_44 ON ((`a_id` = `a_id_2`) OR isnull(`a_id` = `a_id_2`))
 ),
-unionall_62 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_46
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_61
+matched_62 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_61 LEFT SEMI JOIN project_51 ON (`a_k` = `k`)
 ),
-asof_63 AS (
+weigh_63 AS (
+  SELECT `a_id`, `a_k`, `a_v`, 1L AS `_t_w` FROM matched_62
+),
+unionall_64 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_47
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM weigh_63
+),
+asof_65 AS (
   SELECT `k` AS `b_k_3`, `w` AS `b_w_3` FROM `s`.`b`
 ),
-project_64 AS (
-  SELECT `a_k` AS `partner_0` FROM unionall_62
+project_66 AS (
+  SELECT `a_k` AS `partner_0` FROM unionall_64
 ),
-distinct_65 AS (
-  SELECT DISTINCT `partner_0` FROM project_64
+distinct_67 AS (
+  SELECT DISTINCT `partner_0` FROM project_66
 ),
-restrict_66 AS (
-  SELECT `b_k_3`, `b_w_3` FROM asof_63 LEFT SEMI JOIN distinct_65 ON (`b_k_3`) <=> distinct_65.`partner_0`
+restrict_68 AS (
+  SELECT `b_k_3`, `b_w_3` FROM asof_65 LEFT SEMI JOIN distinct_67 ON (`b_k_3`) <=> distinct_67.`partner_0`
 ),
-filter_67 AS (
-  SELECT `b_k_3`, `b_w_3` FROM restrict_66 WHERE `b_w_3` > 4
+filter_69 AS (
+  SELECT `b_k_3`, `b_w_3` FROM restrict_68 WHERE `b_w_3` > 4
 ),
-project_68 AS (
-  SELECT `b_k_3` AS `k` FROM filter_67
+project_70 AS (
+  SELECT `b_k_3` AS `k` FROM filter_69
 ),
-project_69 AS (
-  SELECT `k` FROM project_68
-),
-matched_70 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_62 LEFT SEMI JOIN project_69 ON (`a_k` = `k`)
-),
-matched_71 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_62 LEFT ANTI JOIN project_69 ON (`a_k` = `k`)
+project_71 AS (
+  SELECT `k` FROM project_70
 ),
 matched_72 AS (
-  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q`, `_t_w` FROM matched_70
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q`, `_t_w` FROM matched_71
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_64 LEFT SEMI JOIN project_71 ON (`a_k` = `k`)
 ),
-asof_73 AS (
+matched_73 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `_t_w` FROM unionall_64 LEFT ANTI JOIN project_71 ON (`a_k` = `k`)
+),
+matched_74 AS (
+  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q`, `_t_w` FROM matched_72
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q`, `_t_w` FROM matched_73
+),
+asof_75 AS (
   SELECT `k` AS `b_k_3`, `w` AS `b_w_3` FROM `s`.`b` VERSION AS OF 1
 ),
-project_74 AS (
-  SELECT `a_k` AS `partner_0` FROM matched_60
+project_76 AS (
+  SELECT `a_k` AS `partner_0` FROM matched_62
 ),
-distinct_75 AS (
-  SELECT DISTINCT `partner_0` FROM project_74
+distinct_77 AS (
+  SELECT DISTINCT `partner_0` FROM project_76
 ),
-restrict_76 AS (
-  SELECT `b_k_3`, `b_w_3` FROM asof_73 LEFT SEMI JOIN distinct_75 ON (`b_k_3`) <=> distinct_75.`partner_0`
+restrict_78 AS (
+  SELECT `b_k_3`, `b_w_3` FROM asof_75 LEFT SEMI JOIN distinct_77 ON (`b_k_3`) <=> distinct_77.`partner_0`
 ),
-filter_77 AS (
-  SELECT `b_k_3`, `b_w_3` FROM restrict_76 WHERE `b_w_3` > 4
+filter_79 AS (
+  SELECT `b_k_3`, `b_w_3` FROM restrict_78 WHERE `b_w_3` > 4
 ),
-project_78 AS (
-  SELECT `b_k_3` AS `k` FROM filter_77
+project_80 AS (
+  SELECT `b_k_3` AS `k` FROM filter_79
 ),
-project_79 AS (
-  SELECT `k` FROM project_78
-),
-matched_80 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_60 LEFT SEMI JOIN project_79 ON (`a_k` = `k`)
-),
-matched_81 AS (
-  SELECT `a_id`, `a_k`, `a_v` FROM matched_60 LEFT ANTI JOIN project_79 ON (`a_k` = `k`)
+project_81 AS (
+  SELECT `k` FROM project_80
 ),
 matched_82 AS (
-  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q` FROM matched_80
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q` FROM matched_81
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_62 LEFT SEMI JOIN project_81 ON (`a_k` = `k`)
 ),
-weigh_83 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `in_q`, -1L AS `_t_w` FROM matched_82
+matched_83 AS (
+  SELECT `a_id`, `a_k`, `a_v` FROM matched_62 LEFT ANTI JOIN project_81 ON (`a_k` = `k`)
 ),
-unionall_84 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM matched_72
-  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM weigh_83
+matched_84 AS (
+  SELECT `a_id`, `a_k`, `a_v`, true AS `in_q` FROM matched_82
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, false AS `in_q` FROM matched_83
 ),
-filter_85 AS (
-  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM unionall_84 WHERE `a_v` = 3 OR `in_q`
+weigh_85 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `in_q`, -1L AS `_t_w` FROM matched_84
 ),
-project_86 AS (
-  SELECT `a_id` AS `id`, `a_v` AS `v`, `_t_w` FROM filter_85
+unionall_86 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM matched_74
+  UNION ALL SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM weigh_85
 ),
-project_87 AS (
-  SELECT `id`, `v`, `_t_w` FROM project_86
+filter_87 AS (
+  SELECT `a_id`, `a_k`, `a_v`, `in_q`, `_t_w` FROM unionall_86 WHERE `a_v` = 3 OR `in_q`
 ),
-aggregate_88 AS (
-  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM project_87 GROUP BY 1, 2
+project_88 AS (
+  SELECT `a_id` AS `id`, `a_v` AS `v`, `_t_w` FROM filter_87
 ),
-filter_89 AS (
-  SELECT `id`, `v`, `_t_w` FROM aggregate_88 WHERE NOT (`_t_w` = 0)
+project_89 AS (
+  SELECT `id`, `v`, `_t_w` FROM project_88
+),
+aggregate_90 AS (
+  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM project_89 GROUP BY 1, 2
+),
+filter_91 AS (
+  SELECT `id`, `v`, `_t_w` FROM aggregate_90 WHERE NOT (`_t_w` = 0)
 )
-SELECT `id`, `v`, xxhash64(`id`, `v`) AS `_t_hash`, `_t_w` FROM filter_89;
+SELECT `id`, `v`, xxhash64(`id`, `v`) AS `_t_hash`, `_t_w` FROM filter_91;
 
 -- leaving, if rows leave
 CREATE OR REPLACE TEMPORARY VIEW `leaving` AS

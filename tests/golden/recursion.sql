@@ -46,19 +46,22 @@ CREATE OR REPLACE TEMPORARY VIEW `s__recursion__state1 levels 0` AS
 WITH changes_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
-project_2 AS (
-  SELECT `a_id` AS `id`, CAST(`a_v` AS BIGINT) AS `column`, 0 AS `column_2`, `_t_w` FROM changes_1 WHERE `a_id` < 9
+filter_2 AS (
+  SELECT `a_id`, `a_v`, `_t_w` FROM changes_1 WHERE `a_id` < 9
 ),
 project_3 AS (
-  SELECT `id` AS `r_id`, `column` AS `r_w`, `column_2` AS `r_level`, `_t_w` FROM project_2
+  SELECT `a_id` AS `id`, CAST(`a_v` AS BIGINT) AS `column`, 0 AS `column_2`, `_t_w` FROM filter_2
 ),
-aggregate_4 AS (
-  SELECT `r_id`, `r_w`, `r_level`, sum(`_t_w`) AS `_t_w` FROM project_3 GROUP BY 1, 2, 3
+project_4 AS (
+  SELECT `id` AS `r_id`, `column` AS `r_w`, `column_2` AS `r_level`, `_t_w` FROM project_3
 ),
-filter_5 AS (
-  SELECT `r_id`, `r_w`, `r_level`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0)
+aggregate_5 AS (
+  SELECT `r_id`, `r_w`, `r_level`, sum(`_t_w`) AS `_t_w` FROM project_4 GROUP BY 1, 2, 3
+),
+filter_6 AS (
+  SELECT `r_id`, `r_w`, `r_level`, `_t_w` FROM aggregate_5 WHERE NOT (`_t_w` = 0)
 )
-SELECT `r_id`, `r_w`, `r_level`, xxhash64(`r_id`, `r_w`, `r_level`) AS `_t_hash`, `_t_w` FROM filter_5;
+SELECT `r_id`, `r_w`, `r_level`, xxhash64(`r_id`, `r_w`, `r_level`) AS `_t_hash`, `_t_w` FROM filter_6;
 
 -- levels 1
 CREATE OR REPLACE TEMPORARY VIEW `s__recursion__state1 levels 1` AS
@@ -225,7 +228,7 @@ SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, 1L AS `_t_w` FROM project_3
 
 -- its new rows
 CREATE OR REPLACE TEMPORARY VIEW `new rows of _trickle.s__recursion__state1` AS
-(SELECT `c0`, `c1`, `c2` FROM `stored rows of _trickle.s__recursion__state1` EXCEPT ALL SELECT `c0`, `c1`, `c2` FROM `changes of _trickle.s__recursion__state1` WHERE `_t_w` < 0)
+(SELECT `c0`, `c1`, `c2` FROM `stored rows of _trickle.s__recursion__state1` EXCEPT ALL SELECT `c0`, `c1`, `c2` FROM `changes of _trickle.s__recursion__state1` LATERAL VIEW explode(array_repeat(1, CAST(-`_t_w` AS INT))) `c` AS `copy`)
 UNION ALL SELECT `c0`, `c1`, `c2` FROM `changes of _trickle.s__recursion__state1` WHERE `_t_w` > 0;
 
 -- changes of s.a

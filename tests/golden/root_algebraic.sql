@@ -55,14 +55,14 @@ project_8 AS (
 )
 SELECT `k_k__key`, `_t_file`, `_t_pos`, `_t_again`, `_t_lost`, `_t_n_k`, `_t_n_n`, `_t_n_total`, `_t_n_top`, `_t_n_any_big`, `_t_n__t_count`, `_t_n__t_0_n`, `_t_n__t_1_n`, `_t_n__t_1_s`, `_t_n__t_2_x`, `_t_n__t_3_t`, `_t_n__t_3_f`, `_t_o_k`, `_t_o_n`, `_t_o_total`, `_t_o_top`, `_t_o_any_big`, `_t_o__t_count`, `_t_o__t_0_n`, `_t_o__t_1_n`, `_t_o__t_1_s`, `_t_o__t_2_x`, `_t_o__t_3_t`, `_t_o__t_3_f`, (NOT (`_t_file` IS NULL)) AND (NOT (`_t_lives` AND `_t_same`)) AS `_t_leaves`, `_t_lives` AND (NOT ((NOT (`_t_file` IS NULL)) AND `_t_same`)) AS `_t_enters`, (NOT (`_t_file` IS NULL)) AND `_t_lives` AND (NOT `_t_same`) AS `_t_updated` FROM project_8;
 
--- rescanned, if groups lost their extremum
-CREATE OR REPLACE TEMPORARY VIEW `rescanned` AS
+-- to rescan, if groups must be read again
+CREATE OR REPLACE TEMPORARY VIEW `to rescan` AS
 SELECT `k_k__key` FROM `added` WHERE `_t_again`;
 
--- merged, if groups lost their extremum; else added
+-- merged, if groups must be read again; else added
 CREATE OR REPLACE TEMPORARY VIEW `merged` AS
 WITH named_1 AS (
-  SELECT `k_k__key` FROM `rescanned`
+  SELECT `k_k__key` FROM `to rescan`
 ),
 asof_2 AS (
   SELECT `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a`

@@ -49,14 +49,14 @@ project_6 AS (
 )
 SELECT `_t_file`, `_t_pos`, `_t_again`, `_t_lost`, `_t_n_n`, `_t_n_least`, `_t_n__t_count`, `_t_n__t_0_n`, `_t_n__t_1_x`, `_t_o_n`, `_t_o_least`, `_t_o__t_count`, `_t_o__t_0_n`, `_t_o__t_1_x`, (NOT (`_t_file` IS NULL)) AND (NOT (`_t_lives` AND `_t_same`)) AS `_t_leaves`, `_t_lives` AND (NOT ((NOT (`_t_file` IS NULL)) AND `_t_same`)) AS `_t_enters`, (NOT (`_t_file` IS NULL)) AND `_t_lives` AND (NOT `_t_same`) AS `_t_updated` FROM project_6;
 
--- rescanned, if groups lost their extremum
-CREATE OR REPLACE TEMPORARY VIEW `rescanned` AS
+-- to rescan, if groups must be read again
+CREATE OR REPLACE TEMPORARY VIEW `to rescan` AS
 SELECT 1 AS `_` FROM `added` WHERE `_t_again`;
 
--- merged, if groups lost their extremum; else added
+-- merged, if groups must be read again; else added
 CREATE OR REPLACE TEMPORARY VIEW `merged` AS
 WITH named_1 AS (
-  SELECT 1 AS `_` FROM `rescanned`
+  SELECT 1 AS `_` FROM `to rescan`
 ),
 asof_2 AS (
   SELECT `v` AS `a_v` FROM `s`.`a`

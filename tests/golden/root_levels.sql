@@ -42,19 +42,22 @@ CREATE OR REPLACE TEMPORARY VIEW `s__root_levels__state1 levels 0` AS
 WITH changes_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v`, `_t_w` FROM `changes of s.a`
 ),
-project_2 AS (
-  SELECT `a_id` AS `id`, 0 AS `column`, `_t_w` FROM changes_1 WHERE `a_v` = 1
+filter_2 AS (
+  SELECT `a_id`, `a_v`, `_t_w` FROM changes_1 WHERE `a_v` = 1
 ),
 project_3 AS (
-  SELECT `id` AS `r_id`, `column` AS `r_n`, `_t_w` FROM project_2
+  SELECT `a_id` AS `id`, 0 AS `column`, `_t_w` FROM filter_2
 ),
-aggregate_4 AS (
-  SELECT `r_id`, `r_n`, sum(`_t_w`) AS `_t_w` FROM project_3 GROUP BY 1, 2
+project_4 AS (
+  SELECT `id` AS `r_id`, `column` AS `r_n`, `_t_w` FROM project_3
 ),
-filter_5 AS (
-  SELECT `r_id`, `r_n`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0)
+aggregate_5 AS (
+  SELECT `r_id`, `r_n`, sum(`_t_w`) AS `_t_w` FROM project_4 GROUP BY 1, 2
+),
+filter_6 AS (
+  SELECT `r_id`, `r_n`, `_t_w` FROM aggregate_5 WHERE NOT (`_t_w` = 0)
 )
-SELECT `r_id`, `r_n`, xxhash64(`r_id`, `r_n`) AS `_t_hash`, `_t_w` FROM filter_5;
+SELECT `r_id`, `r_n`, xxhash64(`r_id`, `r_n`) AS `_t_hash`, `_t_w` FROM filter_6;
 
 -- levels 1
 CREATE OR REPLACE TEMPORARY VIEW `s__root_levels__state1 levels 1` AS
@@ -221,7 +224,7 @@ SELECT `c0`, `c1`, `_t_level`, `_t_hash`, 1L AS `_t_w` FROM project_3
 
 -- its new rows
 CREATE OR REPLACE TEMPORARY VIEW `new rows of _trickle.s__root_levels__state1` AS
-(SELECT `c0`, `c1` FROM `stored rows of _trickle.s__root_levels__state1` EXCEPT ALL SELECT `c0`, `c1` FROM `changes of _trickle.s__root_levels__state1` WHERE `_t_w` < 0)
+(SELECT `c0`, `c1` FROM `stored rows of _trickle.s__root_levels__state1` EXCEPT ALL SELECT `c0`, `c1` FROM `changes of _trickle.s__root_levels__state1` LATERAL VIEW explode(array_repeat(1, CAST(-`_t_w` AS INT))) `c` AS `copy`)
 UNION ALL SELECT `c0`, `c1` FROM `changes of _trickle.s__root_levels__state1` WHERE `_t_w` > 0;
 
 -- stored rows of s.root_levels

@@ -9,11 +9,12 @@ import pytest
 
 from spark_trickle.errors import NotIncremental, TrickleError
 from spark_trickle.model import InputKind, TableName
-from spark_trickle.sql.algebra import Aggregate, Distinct, Filter, Join, Operator, Project, Scan, UnionAll, scans
+from spark_trickle.sql.algebra import Aggregate, Distinct, Filter, Join, Operator, Project, Scan, UnionAll
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
 from spark_trickle.sql.scalar import Scalar
 from spark_trickle.sql.sources import MAX_VIEW_DEPTH
+from spark_trickle.sql.trees import scans
 
 SOURCES = {
     "orders": ("id", "customer", "amount", "info"),

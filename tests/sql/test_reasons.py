@@ -13,7 +13,7 @@ from spark_trickle.sql.reasons import REASONS
 
 SOURCE = Path(spark_trickle.__file__).parent
 LAYERS = ("sql", "delta", "spark", "refresh")  # statements/ has a `refuse` of its own
-DELTA_SIDE = {"AsOf", "Changes", "Empty", "Weigh", "Restrict", "Named", "Level", "Unary", "Operator"}
+DELTA_SIDE = {"AsOf", "Changes", "Empty", "Weigh", "Restrict", "Named", "Stored", "Level", "Unary", "Operator"}
 
 
 def calls() -> Iterator[tuple[str, ast.expr, list[ast.AST]]]:

@@ -16,8 +16,8 @@ from spark_trickle.sql.algebra import (
     Side,
     TopK,
     Window,
-    correlated,
 )
+from spark_trickle.sql.trees import correlated
 from tests.sql.test_lower import only, tree
 
 

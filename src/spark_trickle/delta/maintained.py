@@ -1,6 +1,6 @@
 """How each operator is maintained and what that costs, in words: for `check` and for people.
 
-The words follow the rules in `delta.rules` and `delta.root`; an operator without an entry here fails a test.
+The words follow the rules in `delta.rules` and `delta.plans`; an operator without an entry here fails a test.
 """
 
 from __future__ import annotations

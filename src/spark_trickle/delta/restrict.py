@@ -23,12 +23,12 @@ from spark_trickle.sql.algebra import (
     Project,
     Restrict,
     Side,
+    Stored,
     UnionAll,
-    is_change,
     keep,
-    tables,
 )
 from spark_trickle.sql.scalar import Scalar, sides
+from spark_trickle.sql.trees import is_change, tables
 
 
 def restrict_partners(tree: Operator, facts: Facts) -> Operator:
@@ -40,7 +40,7 @@ def restrict_partners(tree: Operator, facts: Facts) -> Operator:
 
     def comes_and_stays(change: Operator, state: Operator) -> bool:
         """Whether one side is made of a change and the other of states alone, which are worth restricting."""
-        much = any(t not in facts.little for t in tables(state))
+        much = any(t not in facts.little for t in tables(state)) or any(isinstance(o, Stored) for o in state.walk())
         return much and is_change(change) and not is_change(state)
 
     def rule(op: Operator) -> Operator:

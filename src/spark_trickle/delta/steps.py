@@ -122,7 +122,8 @@ class Repeat:
 class Write:
     """The end: rows in and rows out in one commit."""
 
-    enters: Operator
+    enters: Operator  # a row per copy
+    weighted: Operator | None = None  # the same rows once each, with how many copies enter
     entering: Total | None = None  # None: only insertions, counted when they are written
     leaves: Operator | None = None  # the stored rows that leave, weighted
     positions: Operator | None = None  # and where they are: FILE, POSITION
@@ -145,9 +146,9 @@ def names(columns: Iterable[Column]) -> tuple[str, ...]:
     return tuple(c.name for c in columns)
 
 
-def stored(columns: Iterable[Column], *, positions: bool = True) -> Stored:
-    """The stored rows, every column under the prefix OLD."""
-    return Stored(fields=tuple(ScanColumn(c.name, OLD + c.name) for c in columns), positions=positions)
+def stored(columns: Iterable[Column]) -> Stored:
+    """The stored rows with their positions, every column under the prefix OLD."""
+    return Stored(fields=tuple(ScanColumn(c.name, OLD + c.name) for c in columns), positions=True)
 
 
 def prefixed(prefix: str, columns: Iterable[Column]) -> tuple[Item, ...]:
@@ -215,6 +216,7 @@ def change_rows(tree: Operator, columns: Sequence[Column]) -> tuple[Step, ...]:
         Compute(LEAVING, _leaving(delta, columns), Stage.LOOKUP, when=removed, condition="rows leave", rows=removed),
         Write(
             enters=Project(child=Explode(child=added, generator=copies, names=(_COPY,)), items=keep(*listed)),
+            weighted=added,
             entering=Total(DELTA, WEIGHT),
             leaves=Filter(child=delta, condition=less(column(WEIGHT), number(0))),
             positions=Named(view=LEAVING, names=(FILE, POSITION)),

@@ -1,7 +1,7 @@
 """Small merge-on-read commits without a MERGE: delete rows by position, and append rows, in one snapshot.
 
 Deletion vectors are written on the driver through Iceberg's own writer: no Spark job. So are few rows of a table that
-has no partitions (Commits.java). Other rows are written by Spark the way Iceberg's compaction writes (data files
+has no partitions (DriverCommits.java). Other rows are written by Spark the way Iceberg's compaction writes (data files
 without a commit), then committed together with the vectors.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,8 +42,8 @@ class Committed:
         Committed(snapshot=7, parent=None, location='file:/m.json', summary={'added-records': 3})
         """
         snapshot, parent, location, *summary = told.split("\n")
-        entries = (line.split("=", 1) for line in summary)
-        numbers = {key: int(value) for key, value in entries if value.isdigit()}
+        entries = (line.partition("=") for line in summary)
+        numbers = {key: int(value) for key, _, value in entries if value.isdigit()}
         return cls(int(snapshot), int(parent) if parent else None, location, numbers)
 
 
@@ -60,7 +61,8 @@ def append_and_delete(
 
     `table` comes from a catalog, which receives the commit. Fails when the table changed since it was loaded in a way
     that touches the same data files. The rows are written `through` a stand-in that has more columns, if there is one.
-    `deletes_of` is a snapshot of a copy of the table whose deletes are taken over. `few` rows may pass the driver.
+    `deletes_of` is a snapshot of a copy of the table whose deletes are taken over. `few` rows may pass the driver; a
+    column WEIGHT tells how often each is written then.
     """
     if table.operations().current().formatVersion() < 3:
         raise TrickleError("INTERNAL", f"{table.name()} is not a v3 table: it has no deletion vectors.")
@@ -108,7 +110,7 @@ def _on_the_driver(java: Java, table: Java, through: Java, frame: DataFrame | No
 
 
 def _commits(session: SparkSession) -> Java:
-    return runtime.java(session.sparkContext, "spark_trickle.lake", "Commits.java", "trickle.lake.Commits")
+    return runtime.java(session.sparkContext, "spark_trickle.lake", "DriverCommits.java", "trickle.lake.DriverCommits")
 
 
 def replace_all(session: SparkSession, table: Java, frame: DataFrame, *, through: Java | None = None) -> Committed:
@@ -128,8 +130,11 @@ def replace_all(session: SparkSession, table: Java, frame: DataFrame, *, through
 
 
 def _forget(table: Java, written: Sequence[str]) -> None:
+    from py4j.protocol import Py4JJavaError
+
     for path in written:  # no snapshot names them
-        table.io().deleteFile(path)
+        with suppress(Py4JJavaError):  # what failed before is what should be told
+            table.io().deleteFile(path)
 
 
 def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:

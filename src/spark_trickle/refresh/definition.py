@@ -38,11 +38,12 @@ from spark_trickle.spark.compile import PlainLeaves, compile_sql
 from spark_trickle.spark.guard import roundtrip
 from spark_trickle.spark.settings import Pins
 from spark_trickle.sql.aggregate_facts import Form, facts_of
-from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project, scans
+from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
 from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, volatile
 from spark_trickle.sql.prune import prune
 from spark_trickle.sql.scalar import column as column_
+from spark_trickle.sql.trees import scans
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

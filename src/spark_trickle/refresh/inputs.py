@@ -204,10 +204,6 @@ class Feeds:
         self.sizes[view] = local.rows
         return Materialized(view, local.rows, dict(zip(summed, local.sums, strict=True)))
 
-    def is_local(self, view: str) -> bool:
-        """Whether a materialized view is on the driver: reading it runs no job."""
-        return self.sizes[view] <= LOCAL
-
     @property
     def changed(self) -> frozenset[TableName]:
         return frozenset(n for n, f in self.feeds.items() if f.frame is not None and self.rows.get(n) != 0)

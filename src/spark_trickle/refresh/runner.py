@@ -16,8 +16,8 @@ from spark_trickle.model import TableName
 from spark_trickle.refresh.inputs import Feeds, Materialized
 from spark_trickle.spark.analyze import data_error
 from spark_trickle.spark.compile import compile_parts, compile_sql
-from spark_trickle.sql.algebra import Aggregate, Distinct, Empty, Named, Operator, State, UnionAll
-from spark_trickle.sql.scalar import call, number
+from spark_trickle.sql.algebra import FILE, POSITION, Aggregate, Distinct, Empty, Named, Operator, State, UnionAll, keep
+from spark_trickle.sql.scalar import call, column, number
 from spark_trickle.thresholds import LOCAL, MANY_POSITIONS, SMALL
 
 if TYPE_CHECKING:
@@ -96,10 +96,8 @@ class Runner:
             expected = self._done[step.rows].rows
         made = self._materialized(step.tree, step.name, step.totals)
         if expected is not None and made.rows != expected:
-            raise TrickleError(
-                "INTEGRITY",
-                f"{expected} rows of {self.staging.name} should be looked up, and {made.rows} were found",
-            )
+            what = "lacks rows that should change" if made.rows < expected else "holds rows more than once"
+            raise TrickleError("INTEGRITY", f"{self.staging.name} {what}: {made.rows} were found for {expected}")
         self._done[step.name] = made
         return bool(made.rows) or not step.ends
 
@@ -189,12 +187,17 @@ class Runner:
             return Counts()
         with self.timed(str(Stage.APPLY)):
             session = self.feeds.attempt.session
-            rows = self._few(session.sql(self._select(step.enters)), entering) if entering else None
+            few = entering <= LOCAL and leaving <= MANY_POSITIONS
+            rows = None
+            if entering:
+                tree = step.weighted if few and step.weighted is not None else step.enters
+                rows = session.sql(self._select(tree))
+                rows = rows if few else self._one_file(rows, entering)
             if leaving > MANY_POSITIONS and step.positions is not None:
                 self._refuse_doubles(self._places(step.positions), leaving)
                 self.staging.change(rows, places=session.sql(self._select(step.positions)))
             else:
-                self.staging.change(rows, self._positions(step, leaving), few=entering <= LOCAL)
+                self.staging.change(rows, self._positions(step, leaving), few=few)
             self._keep_delta(step, entering, leaving)
         return Counts(entering - updated, updated, leaving - updated)
 
@@ -205,18 +208,29 @@ class Runner:
         with self.timed(str(Stage.DELTA)):
             frame = self._frame(tree)
         with self.timed(str(Stage.APPLY)):
-            added = self.staging.change(self._few(frame, sum(self.feeds.rows.values())))
+            changed = sum(self.feeds.rows.values())
+            local = self.feeds.materialize_small(frame, "rows") if changed <= LOCAL else None
+            if local is None:
+                added = self.staging.change(self._one_file(frame, changed))
+            else:
+                added = self.staging.change(self.feeds.attempt.session.table(local.view), few=True)
         return Counts(inserted=added.get("added-records", 0))
 
-    def _few(self, frame: DataFrame, rows: int) -> DataFrame:
-        """Few rows go into one file: small files slow every later refresh."""
+    def _one_file(self, frame: DataFrame, rows: int) -> DataFrame:
+        """Small files slow every later refresh."""
         return frame.coalesce(1) if rows <= SMALL else frame
 
     def _positions(self, step: Write, leaving: int) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         if leaving and step.positions is not None:
-            for file, position in self.feeds.attempt.session.sql(self._select(step.positions)).collect():
-                found.setdefault(file, []).append(position)
+            session = self.feeds.attempt.session
+            if leaving > LOCAL:
+                listed = plain_call("positions", call("collect_list", column(POSITION)))
+                tree = Aggregate(child=step.positions, keys=keep(FILE), calls=(listed,))
+                found = {r[0]: r[1] for r in session.sql(self._select(tree)).collect()}
+            else:
+                for file, position in session.sql(self._select(step.positions)).collect():
+                    found.setdefault(file, []).append(position)
             self._refuse_doubles(sum(len(set(p)) for p in found.values()), leaving)
         return found
 

@@ -16,8 +16,9 @@ from spark_trickle.delta.steps import HASH, Compute, Repeat, Step, Write
 from spark_trickle.model import StreamTable, TableName
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote, quote_table
-from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, UnionAll, at
+from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, UnionAll
 from spark_trickle.sql.identity import row_hash
+from spark_trickle.sql.trees import at
 
 _LEVELS = 3
 OldStates = Mapping[TableName, str]  # how to read the inputs at the frontier

@@ -10,20 +10,10 @@ from typing import TYPE_CHECKING, Any
 from spark_trickle.errors import ErrorCode, TrickleError
 from spark_trickle.model import Column, LakeFunction
 from spark_trickle.spark.compile import Leaves, PlainLeaves, compile_sql, quote
-from spark_trickle.sql.algebra import (
-    Aggregate,
-    Distinct,
-    Item,
-    Operator,
-    Project,
-    Recursion,
-    TopK,
-    UnionAll,
-    Window,
-    open_levels,
-)
+from spark_trickle.sql.algebra import Aggregate, Distinct, Item, Operator, Project, Recursion, TopK, UnionAll, Window
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.scalar import Scalar, cast, column
+from spark_trickle.sql.trees import open_levels
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

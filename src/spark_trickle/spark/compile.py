@@ -1,4 +1,4 @@
-"""From an operator tree to one Spark SQL statement: one CTE per operator, equal subtrees shared.
+"""From an operator tree to one Spark SQL statement: a CTE per operator, equal subtrees shared.
 
 The only place where the algebra becomes text. Leaves are named by `Leaves`, so that the same tree can run over the
 tables of an attempt, over materialized feeds, or be shown to a person.
@@ -47,11 +47,9 @@ from spark_trickle.sql.algebra import (
     UnionAll,
     Weigh,
     Window,
-    is_change,
-    open_levels,
-    tables,
 )
 from spark_trickle.sql.scalar import Scalar
+from spark_trickle.sql.trees import is_change, open_levels, tables
 
 
 def quote(name: str) -> str:
@@ -147,7 +145,8 @@ class Parts:
 
     def shared(self) -> tuple[Part, ...]:
         """Parts of a change that are read more than once and are more than a change of a table: computed once, they
-        keep the plan small, since Spark writes a CTE out wherever it is read."""
+        keep the plan small, since Spark writes a CTE out wherever it is read. One that joins broadcast counts twice,
+        by its hint: computed before, it has a size that Spark knows."""
         uses = self._uses()
         return tuple(p for p in self.ctes if uses[p.name] > 1 and _is_derived_change(p.op))
 
@@ -183,6 +182,11 @@ def _with(ctes: Mapping[str, str], body: str) -> str:
     if not ctes:
         return body
     return "WITH " + ",\n".join(f"{n} AS (\n  {sql}\n)" for n, sql in ctes.items()) + f"\n{body}"
+
+
+def _is_shared(op: Filter) -> bool:
+    """Whether it is worth computing once: a derived change, or what a filter leaves of a feed."""
+    return _is_derived_change(op) or isinstance(op.child, Changes)
 
 
 def _is_derived_change(op: Operator) -> bool:
@@ -251,7 +255,7 @@ class _Compiler:
         """What a SELECT over one relation has after FROM: a filter of it, or a view, needs no CTE of its own."""
         if isinstance(op, Named):
             return quote(op.view), ""
-        if isinstance(op, Filter) and not _is_derived_change(op) and not open_levels(op):
+        if isinstance(op, Filter) and not _is_shared(op) and not open_levels(op):
             table, where = self.source(op.child)
             return (self.name(op), "") if where else (table, f" WHERE {op.condition.sql()}")
         return self.name(op), ""

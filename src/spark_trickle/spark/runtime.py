@@ -1,6 +1,6 @@
 """A little Java beside the Python: what needs Spark's internal rows, without a jar and without a build.
 
-`Runtime.java` is compiled once per JVM, in half a second, by the compiler that Spark ships for its own code generation.
+A class is compiled once per JVM, in half a second, by the compiler that Spark ships for its own code generation.
 """
 
 from __future__ import annotations

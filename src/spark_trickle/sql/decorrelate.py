@@ -38,9 +38,7 @@ from spark_trickle.sql.algebra import (
     Project,
     Side,
     TopK,
-    correlated,
     keep,
-    scalars,
 )
 from spark_trickle.sql.domain import joined, with_domain
 from spark_trickle.sql.scalar import (
@@ -59,6 +57,7 @@ from spark_trickle.sql.scalar import (
     text,
     true,
 )
+from spark_trickle.sql.trees import correlated, scalars
 
 Types = Callable[[Operator, Sequence[Scalar]], tuple[str, ...] | None]
 
@@ -141,9 +140,9 @@ def lateral(
 def refuse_open_limit(child: Operator, sub: Operator, types: Types) -> None:
     """Where Spark leaves open which rows a LIMIT takes.
 
-    It finds the partners of an outer row first, and then takes the first of them, only where the correlation compares
-    an outer column as it is. If it is part of an expression, or cast to another type, Spark 4.1 takes any rows first
-    and then looks for partners among them.
+    It finds the partners of an outer row first, and then takes the first of them, unless an equality compares more than
+    an outer column as it is. If that is part of an expression, or cast to another type, Spark 4.1 takes any rows first
+    and then looks for partners among them. Other comparisons do no harm; `NOT a <> b` is an equality.
     """
     for top in sub.walk():
         if isinstance(top, TopK) and correlated(top.child):
@@ -158,10 +157,15 @@ def refuse_open_limit(child: Operator, sub: Operator, types: Types) -> None:
                     )
 
 
+_NO_EQUALITY = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.Or)
+
+
 def _as_it_is(child: Operator, op: Filter | Join, condition: Scalar, types: Types) -> bool:
     found = sides(condition)
-    if found is None or not condition.outer:
+    if not condition.outer:
         return True
+    if found is None:
+        return isinstance(condition.tree.unnest(), _NO_EQUALITY)
     outer, own = found if found[0].outer else found[::-1]
     if own.outer or not is_outer(outer.tree):
         return False

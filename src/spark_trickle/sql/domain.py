@@ -31,7 +31,6 @@ from spark_trickle.sql.algebra import (
     TopK,
     UnionAll,
     Window,
-    correlated,
     keep,
 )
 from spark_trickle.sql.scalar import (
@@ -48,6 +47,7 @@ from spark_trickle.sql.scalar import (
     same,
     true,
 )
+from spark_trickle.sql.trees import correlated
 
 
 def joined(left: Operator, right: Operator, conditions: tuple[Scalar, ...]) -> Operator:

@@ -24,7 +24,6 @@ from spark_trickle.sql.algebra import (
     Project,
     Recursion,
     TopK,
-    correlated,
     keep,
 )
 from spark_trickle.sql.context import Context, Cte, LakeTable, LakeView, Recursing, Relation, Tables
@@ -40,6 +39,7 @@ from spark_trickle.sql.sets import by_name, renamed, set_operation
 from spark_trickle.sql.sources import Sources
 from spark_trickle.sql.stars import is_star
 from spark_trickle.sql.subqueries import Subqueries
+from spark_trickle.sql.trees import correlated
 from spark_trickle.sql.windows import expand_named, lower_windows
 
 __all__ = ["LakeTable", "LakeView", "Lowered", "Tables", "lower"]

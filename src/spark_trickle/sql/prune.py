@@ -20,8 +20,8 @@ from spark_trickle.sql.algebra import (
     TopK,
     UnionAll,
     Window,
-    scalars,
 )
+from spark_trickle.sql.trees import scalars
 
 
 def prune(tree: Operator) -> Operator:

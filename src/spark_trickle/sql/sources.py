@@ -21,7 +21,6 @@ from spark_trickle.sql.algebra import (
     Scan,
     ScanColumn,
     Side,
-    correlated,
     keep,
 )
 from spark_trickle.sql.context import Context, LakeView, Recursing, Relation
@@ -33,6 +32,7 @@ from spark_trickle.sql.pivot import lower_pivot, lower_unpivot
 from spark_trickle.sql.resolve import Pending, Place, function_name
 from spark_trickle.sql.scalar import Scalar, call, column, conjuncts, equal
 from spark_trickle.sql.scope import Output, Scope, Unresolved, Visible, join_scopes
+from spark_trickle.sql.trees import correlated
 
 if TYPE_CHECKING:
     from spark_trickle.sql.lower import Lowering

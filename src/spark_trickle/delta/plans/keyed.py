@@ -58,7 +58,6 @@ from spark_trickle.sql.algebra import (
     State,
     UnionAll,
     Weigh,
-    at,
     keep,
 )
 from spark_trickle.sql.identity import same_value
@@ -80,11 +79,12 @@ from spark_trickle.sql.scalar import (
     number,
     same,
 )
+from spark_trickle.sql.trees import at
 
 # Columns of the merged rows, beside the old and the new ones.
 UPDATED, LOST, AGAIN = "_t_updated", "_t_lost", "_t_again"
 _LIVES, _SAME, _FRESH = "_t_lives", "_t_same", "_t_fresh"
-ADDED, RESCANNED = "added", "rescanned"
+ADDED, RESCANNED = "added", "to rescan"
 
 _EXTREMUM = {Merge.LEAST: "min", Merge.GREATEST: "max"}
 
@@ -260,7 +260,7 @@ class Keyed:
         wanted = Filter(child=merged, condition=column(AGAIN))
         settled = Project(child=Filter(child=merged, condition=negate(column(AGAIN))), items=keep(*shape))
         fresh = Project(child=self._marked(self._recomputed(RESCANNED, columns), columns), items=keep(*shape))
-        when, lost = Total(ADDED, AGAIN), "groups lost their extremum"
+        when, lost = Total(ADDED, AGAIN), "groups must be read again"
         return (
             Compute(RESCANNED, Project(child=wanted, items=keep(*affected)), Stage.RESCAN, when=when, condition=lost),
             Compute(

@@ -34,7 +34,6 @@ from spark_trickle.sql.algebra import (
     TopK,
     UnionAll,
     Window,
-    at,
     keep,
 )
 from spark_trickle.sql.scalar import (
@@ -51,6 +50,7 @@ from spark_trickle.sql.scalar import (
     rank,
 )
 from spark_trickle.sql.ties import open_calls, open_top, order_columns
+from spark_trickle.sql.trees import at
 
 ORDER = "order of the change"
 _STORED, _RANK, _THERE, _REACHED = "_t_stored", "_t_rank", "_t_there", "_t_reached"

@@ -5,7 +5,7 @@
 UPDATE: a row that moves between groups affects both. NULL keys form a group (keys are compared null-safe). A group
 that appears or disappears has one side only. Without keys both states are aggregated whole: one row out, one in.
 Only for aggregates whose answer does not depend on row order: what is retracted must be what was emitted.
-State needed: the inputs' own tables at frontier and cut. An aggregate at the root is cheaper: see `delta.root`.
+State needed: the inputs' own tables at frontier and cut. An aggregate at the root is cheaper: see `delta.plans`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from spark_trickle.sql.algebra import (
     UnionAll,
     Weigh,
     Window,
-    at,
 )
+from spark_trickle.sql.trees import at
 
 
 @differentiate.register

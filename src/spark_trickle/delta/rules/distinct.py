@@ -3,7 +3,7 @@
     K = rows of dX;   d(δ(X)) = δ(X.new at K) - δ(X.old at K)
 
 A row that loses one of several copies is in both sides and cancels. State needed: the inputs' own tables. A Distinct
-at the root keeps a hidden count instead: see `delta.root`.
+at the root keeps a hidden count instead: see `delta.plans`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ Each term starts from its delta, the small side; the compiler then adds inputs i
 from __future__ import annotations
 
 from spark_trickle.delta.differentiate import differentiate
-from spark_trickle.sql.algebra import WEIGHT, Join, Operator, Project, State, UnionAll, at, keep
+from spark_trickle.sql.algebra import WEIGHT, Join, Operator, Project, State, UnionAll, keep
+from spark_trickle.sql.trees import at
 
 
 @differentiate.register

@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spark_trickle.delta.differentiate import differentiate
-from spark_trickle.sql.algebra import WEIGHT, Match, Matched, Operator, State, UnionAll, Weigh, at
+from spark_trickle.sql.algebra import WEIGHT, Match, Matched, Operator, State, UnionAll, Weigh
+from spark_trickle.sql.trees import at
 
 
 @differentiate.register

@@ -25,10 +25,10 @@ from spark_trickle.sql.algebra import (
     State,
     UnionAll,
     Weigh,
-    at,
     keep,
 )
 from spark_trickle.sql.scalar import null
+from spark_trickle.sql.trees import at
 
 
 @differentiate.register

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from spark_trickle.delta.differentiate import differentiate
 from spark_trickle.delta.rules.aggregate import difference
-from spark_trickle.sql.algebra import Changes, Item, Operator, Project, Recursion, Restrict, UnionAll, at, scans
+from spark_trickle.sql.algebra import Changes, Item, Operator, Project, Recursion, Restrict, UnionAll
 from spark_trickle.sql.scalar import number
+from spark_trickle.sql.trees import at, scans
 
 
 @differentiate.register

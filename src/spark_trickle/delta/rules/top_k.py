@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from spark_trickle.delta.differentiate import differentiate
 from spark_trickle.delta.rules.aggregate import difference
-from spark_trickle.sql.algebra import Operator, Restrict, TopK, at
+from spark_trickle.sql.algebra import Operator, Restrict, TopK
+from spark_trickle.sql.trees import at
 
 
 @differentiate.register

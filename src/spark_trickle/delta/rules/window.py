@@ -5,7 +5,7 @@
 A row of an affected partition whose values stay the same is in both sides and cancels. Without PARTITION BY there is
 one partition, recomputed whole whenever anything changes. NULL keys form a partition (keys are compared null-safe).
 Only for functions whose answer does not depend on how ties fall: what is retracted must be what was emitted.
-State needed: the inputs' own tables. A window at the root needs only the new state: see `delta.root`.
+State needed: the inputs' own tables. A window at the root needs only the new state: see `delta.plans`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from spark_trickle.delta.differentiate import differentiate
 from spark_trickle.delta.rules.aggregate import affected_keys, difference, key_items
-from spark_trickle.sql.algebra import Operator, Restrict, Window, at
+from spark_trickle.sql.algebra import Operator, Restrict, Window
+from spark_trickle.sql.trees import at
 
 
 @differentiate.register

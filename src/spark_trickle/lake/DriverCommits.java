@@ -41,15 +41,20 @@ import scala.runtime.AbstractFunction0;
 
 /**
  * A small commit to an unpartitioned table in one call, and without a Spark job: few rows are written on the driver by
- * the writer that Spark's own tasks use, positions as deletion vectors. Compiled at start by Janino (see Runtime.java).
+ * the writer that Spark's own tasks use, positions as deletion vectors. Compiled at its first use by Janino (see
+ * Runtime.java).
  */
-public class Commits {
+public class DriverCommits {
+
+  /** A column of rows that are written more than once: how often. It is no column of the table. */
+  private static final String COPIES = "_t_w";
 
   /** Whether rows of this schema are written as they are: Spark would cast others to the types of the table. */
   public boolean fits(Dataset frame, Table table) {
     StructType given = frame.schema();
     StructType wanted = SparkSchemaUtil.convert(table.schema());
-    if (given.length() != wanted.length()) return false;
+    int more = given.getFieldIndex(COPIES).isEmpty() ? 0 : 1;
+    if (given.length() != wanted.length() + more) return false;
     for (int i = 0; i < wanted.length(); i++) {
       scala.Option at = given.getFieldIndex(wanted.apply(i).name());
       if (at.isEmpty()) return false;
@@ -78,11 +83,21 @@ public class Commits {
       }
       if (base != null) commit.validateFromSnapshot(base.snapshotId());
       commit.commit();
-    } catch (Exception error) {
-      for (Iterator paths = written.iterator(); paths.hasNext(); ) table.io().deleteFile((String) paths.next());
-      throw error;
+    } catch (Throwable error) {
+      // The table is the attempt's own: if nobody knows whether the commit was made, nobody will publish it either.
+      for (Iterator paths = written.iterator(); paths.hasNext(); ) forget(table, (String) paths.next(), error);
+      if (error instanceof Exception) throw (Exception) error;
+      throw (Error) error;
     }
     return told(table);
+  }
+
+  private static void forget(Table table, String path, Throwable because) {
+    try {
+      table.io().deleteFile(path);
+    } catch (RuntimeException failed) {
+      because.addSuppressed(failed);
+    }
   }
 
   /** What `change` gives, of the current snapshot. */
@@ -121,12 +136,15 @@ public class Commits {
         .keyMetadata(output.keyMetadata())
         .overwrite()
         .build();
-    try {
-      int[] from = ordinals(frame.schema(), type);
-      for (int r = 0; r < rows.length; r++) writer.write(inOrder(rows[r], from, type));
-    } finally {
-      writer.close();
+    int[] from = ordinals(frame.schema(), type);
+    scala.Option weight = frame.schema().getFieldIndex(COPIES);
+    int copies = weight.isEmpty() ? -1 : ((Integer) weight.get()).intValue();
+    for (int r = 0; r < rows.length; r++) {
+      InternalRow row = inOrder(rows[r], from, type);
+      long times = copies < 0 ? 1L : rows[r].getLong(copies);
+      for (long n = 0; n < times; n++) writer.write(row);
     }
+    writer.close();
     return writer.toDataFile();
   }
 
