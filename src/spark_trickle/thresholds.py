@@ -24,6 +24,16 @@ FILTERED_SHARE = 0.5
 # two rows in a small table, where the driver took 0.27 s and SQL 0.71 s (docs/decisions/0002). The limit: not measured.
 MANY_POSITIONS = 200_000
 
+# Keys up to which a scan gets them as an IN list, besides their range. Iceberg asks statistics about at most 200,
+# dictionaries and bloom filters about longer ones. Not measured.
+LISTED_KEYS = 1_000
+# Cells (rows of pages, times columns) up to which rows at known positions, or with known keys, are read on the driver.
+# Measured on 1M orders in two files, 4 columns: three keys are 200,000 cells and 35 to 70 ms beside a busy machine, a
+# million cells are 180 ms; a Spark job that scans the table for them takes 300 ms (docs/decisions/0018).
+DRIVER_CELLS = 2_000_000
+# Data files that such a read opens at most, after pruning by statistics. Not measured.
+DRIVER_FILES = 64
+
 # -- the change feed -------------------------------------------------------------------------------------------------
 
 # A history is read in pieces, cut at compactions; if there are more than this many, its two ends are compared.

@@ -172,7 +172,7 @@ def _logged(session: SparkSession, table: Java, entries: Sequence[LogEntry], col
     frame, staged = stage_scan(session, stand_in, tasks)
     shown = frame.select(*(frame[quote(c)] for c in columns), frame[WEIGHT])
     rows, size = sum(e.rows for e in entries), sum(f.size for f in files)
-    return Feed(shown, rows, False, "change log", len(files), size, [staged])
+    return Feed(shown, rows, False, "change log", len(files), size, _staged=[staged])
 
 
 def _state(session: SparkSession, table: Java, file: LoggedFile) -> FileState:

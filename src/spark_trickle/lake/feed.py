@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
+from spark_trickle.lake.driver_reads import read_changed
 from spark_trickle.lake.files import FileChanges, FileReader, FileState
 from spark_trickle.lake.jvm import Java, handles, with_positions
 from spark_trickle.spark.analyze import type_text
@@ -27,7 +28,7 @@ from spark_trickle.spark.runtime import register_functions
 from spark_trickle.sql.algebra import WEIGHT
 from spark_trickle.sql.identity import identity
 from spark_trickle.sql.scalar import column
-from spark_trickle.thresholds import INDEXED_FILES, INDEXED_POSITIONS, MANY_STRETCHES
+from spark_trickle.thresholds import DRIVER_FILES, INDEXED_FILES, INDEXED_POSITIONS, LOCAL, MANY_STRETCHES
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -54,6 +55,7 @@ class Feed:
     kind: str
     files_read: int = 0
     bytes_read: int = 0
+    is_local: bool = False  # `frame` is on the driver already
     _staged: list[Staged] = field(default_factory=list, repr=False)
 
     @property
@@ -74,7 +76,7 @@ class Feed:
             ", ".join(dict.fromkeys(p.kind for p in found)) or "nothing",
             sum(p.files_read for p in found),
             sum(p.bytes_read for p in found),
-            [s for p in found for s in p._staged],
+            _staged=[s for p in found for s in p._staged],
         )
 
     def release(self) -> None:
@@ -163,6 +165,7 @@ class _Builder:
         self._read: dict[str, int] = {}  # path -> bytes
         self._staged: list[Staged] = []
         self._stand_in: Java = None
+        self._local = False  # whether a part was read on the driver
 
     def feed(self, nothing: str) -> Feed:
         if not self._parts:
@@ -170,7 +173,8 @@ class _Builder:
         frame = union(self._parts)
         kind = ", ".join(dict.fromkeys(self._kinds))
         total = sum(self._read.values())
-        return Feed(frame, self._rows, self._append_only, kind, len(self._read), total, self._staged)
+        local = len(self._parts) == 1 and self._local
+        return Feed(frame, self._rows, self._append_only, kind, len(self._read), total, local, self._staged)
 
     def release(self) -> None:
         Feed(None, None, True, "", _staged=self._staged).release()
@@ -186,6 +190,8 @@ class _Builder:
 
     def add(self, old: int, new: int) -> None:
         changes = self._files.changes(old, new)
+        if self._on_the_driver(changes):
+            return
         if changes.touched and not self._can_stand_in(changes.touched):
             changes = FileChanges(
                 (*changes.added, *(now for _, now in changes.touched)),
@@ -200,6 +206,30 @@ class _Builder:
             self._one_side(changes.removed, -1)
         if changes.touched:
             self._touched(changes.touched)
+
+    def _on_the_driver(self, changes: FileChanges) -> bool:
+        """Few rows of which nothing can cancel out are read at once."""
+        if not (changes.added or changes.removed or changes.touched) or (changes.added and changes.removed):
+            return False
+        sides = [*((s, 1) for s in changes.added), *((s, -1) for s in changes.removed)]
+        live = [s.live_rows for s, _ in sides]
+        rows = sum(n for n in live if n is not None)
+        if None in live or rows > LOCAL or len(sides) + len(changes.touched) > DRIVER_FILES:
+            return False
+        if changes.touched and not self._few_positions(changes.touched):
+            return False
+        found = read_changed(self._session, self._table, self._columns, self._weight, sides, changes.touched)
+        if found is None:
+            return False
+        frame, count = found
+        kinds = (("added files", changes.added), ("removed files", changes.removed), ("deleted rows", changes.touched))
+        states = [*(s for s, _ in sides), *(now for _, now in changes.touched)]
+        self._read |= {state.path: state.bytes_read for state in states}
+        self._local = True
+        if count:
+            grows = not changes.removed and not changes.touched
+            self._part(frame, ", ".join(kind for kind, some in kinds if some), count, positive=grows)
+        return True
 
     # -- parts -----------------------------------------------------------------------------------------------
 

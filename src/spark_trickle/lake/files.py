@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_trickle.lake.jvm import Java, handles
+from spark_trickle.lake.jvm import Java, driver_reads, handles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,11 +21,6 @@ _INDEX = "org.apache.iceberg.deletes.PositionDeleteIndex"
 _LOCATION = (_CONTENT, "location")
 _SEQUENCE = (_CONTENT, "dataSequenceNumber")
 _REFERENCED = ("org.apache.iceberg.util.ContentFileUtil", "referencedDataFileLocation", _DELETE)
-# What Iceberg's own planning selects: everything a scan task needs, no column statistics.
-_DATA_COLUMNS = (
-    *("snapshot_id", "file_path", "file_ordinal", "file_format", "block_size_in_bytes", "file_size_in_bytes"),
-    *("record_count", "partition", "key_metadata", "split_offsets", "sort_order_id"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,7 @@ class FileReader:
         self._table = table
         self._io = table.io()
         self._specs = table.specs()
-        self._columns = self._list(_DATA_COLUMNS)
+        self._reader = driver_reads(session)
         self._schema_text: str | None = None
         self._spec_text: dict[int, str] = {}
         self._everything: Java = None
@@ -226,40 +221,20 @@ class FileReader:
         return not self._table.snapshot(snapshot).deleteManifests(self._io).isEmpty()
 
     def _read_data(self, manifests: Java) -> Java:
-        files = self._jvm.org.apache.iceberg.util.DataFileSet.create()
-        for i in range(manifests.size()):
-            self._read_one(manifests.get(i), files)
-        return files
-
-    def _read_one(self, manifest: Java, into: Java) -> None:
-        opened = self._jvm.org.apache.iceberg.ManifestFiles.read(manifest, self._io, self._specs)
-        self._h.iterables.addAll(into, opened.select(self._columns))
-        opened.close()
+        return self._reader.dataFiles(manifests, self._table)
 
     def _read_deletes(self, manifests: Java) -> Java:
-        files = self._jvm.java.util.ArrayList()
-        for i in range(manifests.size()):
-            opened = self._jvm.org.apache.iceberg.ManifestFiles.readDeleteManifest(
-                manifests.get(i), self._io, self._specs
-            )
-            self._h.iterables.addAll(files, opened)
-            opened.close()
-        return files
+        return self._reader.deleteFiles(manifests, self._table)
 
     def _find(self, paths: set[str], near: Java, manifests: Java) -> Java:
         """The data files of these paths: first among those already read. Paths not found are of dangling deletes."""
         if not paths:
             return self._jvm.java.util.ArrayList()
         found = self._jvm.java.util.ArrayList(near)
-        others = self._h.others(paths, _LOCATION)
-        found.removeIf(others)
-        for i in range(manifests.size()):
-            if found.size() == len(paths):
-                break
-            files = self._jvm.java.util.ArrayList()
-            self._read_one(manifests.get(i), files)
-            files.removeIf(others)
-            found.addAll(files)
+        found.removeIf(self._h.others(paths, _LOCATION))
+        if found.size() < len(paths):
+            wanted = self._jvm.java.util.HashSet(self._list(paths - set(self._h.pluck(found, _LOCATION))))
+            found.addAll(self._reader.named(manifests, self._table, wanted))
         return found
 
     def _deletes_by_target(

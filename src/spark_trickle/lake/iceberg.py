@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
 from spark_trickle.lake.cache import LruCache
+from spark_trickle.lake.driver_reads import look_up
 from spark_trickle.lake.feed import Feed, read_changes
 from spark_trickle.lake.jvm import Java, TableFacts
 from spark_trickle.lake.kinds import Problem, replaced
@@ -15,7 +16,7 @@ from spark_trickle.lake.pins import new_pin
 from spark_trickle.model import Dependency, Pointer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Iceberg:
@@ -105,3 +106,15 @@ class Iceberg:
         if written in (None, self.facts(pointer.location).schema_id):
             return f"{here} VERSION AS OF {snapshot_id}"
         return None  # VERSION AS OF shows the names and types that the snapshot was written with
+
+    def look_up(
+        self,
+        session: SparkSession,
+        pointer: Pointer,
+        snapshot_id: int,
+        columns: Sequence[str],
+        keys: Sequence[str],
+        by: DataFrame,
+    ) -> tuple[DataFrame, int] | None:
+        table = self.table(pointer.location, str(pointer.name))
+        return look_up(session, table, table.schema(), snapshot_id, columns, keys, by)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from spark_trickle.spark import runtime
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
@@ -161,6 +163,11 @@ def _handles(context: Java) -> Handles:
 
 def handles(session: SparkSession) -> Handles:
     return _handles(session.sparkContext)
+
+
+def driver_reads(session: SparkSession) -> Java:
+    """What reads few rows, and manifests, in one call."""
+    return runtime.java(session.sparkContext, "spark_trickle.lake", "DriverReads.java", "trickle.lake.DriverReads")
 
 
 @contextmanager

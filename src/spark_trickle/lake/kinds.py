@@ -19,7 +19,7 @@ from spark_trickle.lake.jvm import TableFacts
 from spark_trickle.model import Dependency, Pointer, TableName
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Problem = tuple[ErrorCode, str]  # code of an error, message
 
@@ -58,6 +58,18 @@ class SourceKind(Protocol):
 
         None: only the table `at` that snapshot shows them.
         """
+
+    def look_up(
+        self,
+        session: SparkSession,
+        pointer: Pointer,
+        snapshot_id: int,
+        columns: Sequence[str],
+        keys: Sequence[str],
+        by: DataFrame,
+    ) -> tuple[DataFrame, int] | None:
+        """Few rows of the table at a snapshot as a local relation, and how many: all whose keys `by` has in its
+        columns, perhaps more. None: Spark must look for them."""
 
 
 class OutsideKind(SourceKind, Protocol):

@@ -16,7 +16,8 @@ from spark_trickle.lake import owned
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.changelog import Delta
 from spark_trickle.lake.cleanup import delete_added, delete_files, drop_files
-from spark_trickle.lake.jvm import Java
+from spark_trickle.lake.driver_reads import look_up
+from spark_trickle.lake.jvm import Java, handles
 from spark_trickle.lake.positions import Committed, append_and_delete, replace_all
 from spark_trickle.model import Column, Pointer, TableName, TableOptions
 from spark_trickle.spark.compile import quote
@@ -81,6 +82,25 @@ class Staging:
             assert self.base is not None
             self._inside = self.attempt.show_all(self.base, self.schema)
         return self.attempt.qualified(self._inside)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows were stored before this refresh, if metadata tells."""
+        if self.base is None or self.head is None:
+            return 0
+        return self.attempt.lake.rows(self.attempt.session, self.base.location, self.head)
+
+    def look_up(
+        self, columns: Sequence[str], keys: Sequence[str], by: DataFrame, places: Sequence[str]
+    ) -> tuple[DataFrame, int] | None:
+        """Few of the rows of before, as a local relation, and how many: all whose keys `by` has in its columns, perhaps
+        more. None: Spark must look for them."""
+        if self.base is None or self.head is None:
+            return None
+        session = self.attempt.session
+        table = self.attempt.lake.table(self.base.location, str(self.name))
+        schema = handles(session).jvm.org.apache.iceberg.SchemaParser.fromJson(self.schema)
+        return look_up(session, table, schema, self.head, columns, keys, by, places)
 
     def overwrite(self, rows: DataFrame) -> Mapping[str, int]:
         """The whole content at once, laid out as the table's partitions and order ask for."""

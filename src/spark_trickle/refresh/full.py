@@ -43,6 +43,9 @@ class AttemptLeaves:
     def total(self, table: TableName) -> int | None:  # noqa: ARG002
         return None
 
+    def stored_rows(self) -> int | None:
+        return None
+
 
 def full_select(attempt: Attempt, compiled: Compiled, instant: datetime) -> str:
     """A SELECT of all columns, the hidden ones too, over the tables of the attempt."""

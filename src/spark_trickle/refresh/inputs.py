@@ -165,6 +165,9 @@ class Feeds:
         frame = self.feeds[name].frame if name in self.feeds else None
         if frame is None or name in self._views:
             return
+        if self.feeds[name].is_local:
+            self.changes(name)  # it is there already
+            return
         found = self.materialize(frame, "changes")
         self._views[name] = found.view
         self.rows[name] = found.rows
@@ -194,14 +197,19 @@ class Feeds:
             view, self.sizes[view], dict(zip(summed, zip(sums[::2], sums[1::2], strict=True), strict=True))
         )
 
+    def name(self, frame: DataFrame, what: str, rows: int) -> str:
+        """A view of a local relation."""
+        view = self.attempt.view_name(what)
+        frame.createOrReplaceTempView(view)
+        self.sizes[view] = rows
+        return view
+
     def materialize_small(self, frame: DataFrame, what: str, summed: Sequence[str] = ()) -> Materialized | None:
         """The same, but only if it has few rows."""
         local = collect_local(frame, LOCAL, summed=summed)
         if local is None:
             return None
-        view = self.attempt.view_name(what)
-        local.frame.createOrReplaceTempView(view)
-        self.sizes[view] = local.rows
+        view = self.name(local.frame, what, local.rows)
         return Materialized(view, local.rows, dict(zip(summed, local.sums, strict=True)))
 
     @property
@@ -242,6 +250,18 @@ class Feeds:
         kind = self.attempt.lake.kind(item.pointer.location)
         sql = kind.old_state(item.pointer, here, frontier.snapshot_id)
         return self.attempt.pin(item.name, frontier.snapshot_id) if sql is None else sql
+
+    def look_up(
+        self, table: TableName, state: State, columns: Sequence[str], keys: Sequence[str], by: DataFrame
+    ) -> tuple[DataFrame, int] | None:
+        """Few rows of a state, as a local relation: all whose keys `by` has, perhaps more. None: Spark must look."""
+        item = self.inputs[table]
+        old = None if item.frontier is None else item.frontier.snapshot_id
+        at = item.facts.snapshot_id if state is State.NEW else old
+        if at is None:
+            return None
+        kind = self.attempt.lake.kind(item.pointer.location)
+        return kind.look_up(self.attempt.session, item.pointer, at, columns, keys, by)
 
     def changes(self, table: TableName) -> str:
         if table not in self._views:

@@ -15,9 +15,24 @@ from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.model import TableName
 from spark_trickle.refresh.inputs import Feeds, Materialized
 from spark_trickle.spark.analyze import data_error
-from spark_trickle.spark.compile import compile_parts, compile_sql
-from spark_trickle.sql.algebra import FILE, POSITION, Aggregate, Distinct, Empty, Named, Operator, State, UnionAll, keep
+from spark_trickle.spark.compile import PLACES, Narrowed, Place, compile_parts, compile_sql, quote
+from spark_trickle.spark.runtime import condition_within
+from spark_trickle.sql.algebra import (
+    FILE,
+    POSITION,
+    Aggregate,
+    Changes,
+    Distinct,
+    Empty,
+    Named,
+    Operator,
+    State,
+    Stored,
+    UnionAll,
+    keep,
+)
 from spark_trickle.sql.scalar import call, column, number
+from spark_trickle.sql.trees import tables
 from spark_trickle.thresholds import LOCAL, MANY_POSITIONS, SMALL
 
 if TYPE_CHECKING:
@@ -50,6 +65,9 @@ class StepLeaves:
 
     def total(self, table: TableName) -> int | None:
         return self.feeds.total(table)
+
+    def stored_rows(self) -> int | None:
+        return self.staging.rows
 
 
 @dataclass(slots=True)
@@ -122,6 +140,8 @@ class Runner:
         session, leaves = self.feeds.attempt.session, StepLeaves(self.feeds, self.staging)
         parts = compile_parts(tree, leaves)
         twice = parts.feeds_read_twice()
+        if any(p.narrowed for p in parts.ctes):  # by the keys of changes: they are read once more
+            twice |= {t for p in parts.ctes if isinstance(p.op, Changes) for t in tables(p.op)}
         if twice:
             for name in twice:
                 self.feeds.keep(name)
@@ -134,7 +154,26 @@ class Runner:
             found = self.feeds.materialize_small(session.sql(sql), "step")
             return None if found is None else found.view
 
-        return session.sql(parts.staged(shared, if_small))
+        return session.sql(parts.staged(shared, if_small, self._narrow))
+
+    def _narrow(self, wanted: Narrowed, keys: str) -> Place | None:
+        """The rows of a table with these keys: read on the driver if they are few, else the table under a condition."""
+        session, leaf = self.feeds.attempt.session, wanted.leaf
+        by = session.sql(keys).select(*(quote(b) for _, b in wanted.keys))
+        listed = [own for own, _ in wanted.keys]
+        if isinstance(leaf, Stored):
+            columns = list(dict.fromkeys(f.source for f in leaf.fields))
+            found = self.staging.look_up(columns, listed, by, PLACES if leaf.positions else ())
+        else:
+            columns = list(dict.fromkeys(f.source for f in leaf.scan.fields))
+            found = self.feeds.look_up(leaf.scan.input, leaf.state, columns, listed, by)
+        if found is not None:
+            return Place(view=self.feeds.name(found[0], "found", found[1]))
+        leaves = StepLeaves(self.feeds, self.staging)
+        table = leaves.stored() if isinstance(leaf, Stored) else leaves.state(leaf.scan.input, leaf.state)
+        there = session.sql(f"SELECT {', '.join(map(quote, listed))} FROM {table}")
+        condition = condition_within(by, there)
+        return None if condition is None else Place(condition=condition)
 
     def _select(self, tree: Operator) -> str:
         """Over steps that are there already: nothing is computed before."""

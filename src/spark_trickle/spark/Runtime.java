@@ -1,6 +1,8 @@
 package trickle.runtime;
 
 import java.util.Arrays;
+import java.util.Iterator;
+import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -10,6 +12,7 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Nil$;
@@ -32,17 +35,21 @@ public class Runtime {
    */
   public Object[] local(Dataset frame, SparkSession into, int limit, String summed) {
     final QueryExecution execution = frame.limit(limit + 1).queryExecution();
-    InternalRow[] rows = (InternalRow[]) SQLExecution.withNewExecutionId(
-        execution, scala.Option.apply("collect"), new AbstractFunction0() {
-          public Object apply() {
-            return execution.executedPlan().executeCollect();
-          }
-        });
+    InternalRow[] rows = collected(execution, "collect");
     if (rows.length > limit) return null;
     Seq data = scala.jdk.javaapi.CollectionConverters.asScala(Arrays.asList((Object[]) rows)).toSeq();
     LocalRelation relation = new LocalRelation(execution.analyzed().output(), data, false, scala.Option.empty());
     String sums = summed.isEmpty() ? "" : sums(rows, frame.schema(), summed.split(","));
     return new Object[] {Dataset.ofRows(into, relation), Integer.valueOf(rows.length), sums};
+  }
+
+  private static InternalRow[] collected(final QueryExecution execution, String what) {
+    return (InternalRow[]) SQLExecution.withNewExecutionId(
+        execution, scala.Option.apply(what), new AbstractFunction0() {
+          public Object apply() {
+            return execution.executedPlan().executeCollect();
+          }
+        });
   }
 
   private static String sums(InternalRow[] rows, StructType schema, String[] names) {
@@ -61,6 +68,53 @@ public class Runtime {
       found.append(n == 0 ? "" : ",").append(positive).append(",").append(negative);
     }
     return found.toString();
+  }
+
+  /**
+   * A condition over the columns of `there` that holds for every row with, in each column, some value that `by` has in
+   * the same place: null if nothing can be said, or if `by` has more than `limit` rows. Up to `listed` values are listed.
+   */
+  public String within(Dataset by, Dataset there, int listed, int limit) {
+    StructType given = by.schema();
+    StructType wanted = there.schema();
+    InternalRow[] rows = collected(by.limit(limit + 1).queryExecution(), "keys");
+    if (rows.length > limit) return null;
+    StringBuilder found = new StringBuilder();
+    for (int k = 0; k < wanted.length(); k++) {
+      DataType type = wanted.apply(k).dataType();
+      // Other types are cast when they are compared, and their literals need not give back the very value.
+      boolean plain = type.equals(DataTypes.IntegerType) || type.equals(DataTypes.LongType);
+      if (!plain || !given.apply(k).dataType().equals(type)) continue;
+      String name = "`" + wanted.apply(k).name().replace("`", "``") + "`";
+      TreeSet values = new TreeSet();
+      boolean nulls = false;
+      for (int r = 0; r < rows.length; r++) {
+        if (rows[r].isNullAt(k)) nulls = true;
+        else values.add(Long.valueOf(type.equals(DataTypes.LongType) ? rows[r].getLong(k) : rows[r].getInt(k)));
+      }
+      String one = nulls ? name + " IS NULL" : "";
+      if (!values.isEmpty()) {
+        String range = name + " BETWEEN " + literal(values.first(), type) + " AND " + literal(values.last(), type);
+        if (values.size() <= listed) {
+          StringBuilder list = new StringBuilder();
+          for (Iterator each = values.iterator(); each.hasNext(); ) {
+            list.append(list.length() == 0 ? "" : ", ").append(literal(each.next(), type));
+          }
+          range = range + " AND " + name + " IN (" + list + ")";
+        }
+        one = one.isEmpty() ? range : one + " OR " + range;
+      } else if (!nulls) {
+        one = "false";
+      }
+      found.append(found.length() == 0 ? "" : " AND ").append("(").append(one).append(")");
+    }
+    return found.length() == 0 ? null : found.toString();
+  }
+
+  private static String literal(Object value, DataType type) {
+    long number = ((Long) value).longValue();
+    if (number == Long.MIN_VALUE) return "(-9223372036854775807L - 1L)";
+    return type.equals(DataTypes.LongType) ? number + "L" : "CAST(" + number + "L AS INT)";
   }
 
   /** Let a session call `value` and `metadata` for the two binary parts of a VARIANT. */

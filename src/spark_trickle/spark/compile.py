@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from typing import Protocol
@@ -48,7 +48,7 @@ from spark_trickle.sql.algebra import (
     Weigh,
     Window,
 )
-from spark_trickle.sql.scalar import Scalar
+from spark_trickle.sql.scalar import Scalar, sides
 from spark_trickle.sql.trees import is_change, open_levels, tables
 
 
@@ -83,6 +83,10 @@ class Leaves(Protocol):
         """How many rows a table has, if that is known."""
         ...
 
+    def stored_rows(self) -> int | None:
+        """How many rows are stored, if that is known."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class PlainLeaves:
@@ -106,6 +110,26 @@ class PlainLeaves:
     def total(self, table: TableName) -> int | None:  # noqa: ARG002
         return None
 
+    def stored_rows(self) -> int | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """A table or the stored rows, where only rows with the keys of another relation are needed."""
+
+    leaf: AsOf | Stored
+    keys: tuple[tuple[str, str], ...]  # a column of the table, and of the other relation
+    by: str  # the name of that relation
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the rows of a narrowed table are instead: in a view, or in the table itself under a condition."""
+
+    view: str = ""
+    condition: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -115,6 +139,7 @@ class Part:
     sql: str
     op: Operator
     step: bool = False  # of a join: few rows, if computed before a large input follows
+    narrowed: Narrowed | None = None  # a table of which few rows are needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +152,45 @@ class Parts:
     def sql(self) -> str:
         return _with({p.name: p.sql for p in self.ctes}, self.body)
 
-    def staged(self, materialize: Callable[[str], str], if_small: Callable[[str], str | None]) -> str:
+    def staged(
+        self,
+        materialize: Callable[[str], str],
+        if_small: Callable[[str], str | None],
+        narrow: Callable[[Narrowed, str], Place | None],
+    ) -> str:
         """The SQL with shared parts and steps computed before.
 
-        `materialize` runs a query and names its result; `if_small` gives up when there are many rows.
+        `materialize` runs a query and names its result; `if_small` gives up when there are many rows. `narrow` finds
+        the rows of a table that have the keys that a query gives, or gives up, too.
         """
         shared = {p.name for p in self.shared()}
         ctes: dict[str, str] = {}
+        known = {p.name for p in self.ctes if _is_at_hand(p.op)}  # computed, or computed in no time
+        large: set[str] = set()
+
+        def is_known(by: str) -> bool:
+            if by not in known and by not in large:
+                view = if_small(_reduced(ctes, f"SELECT * FROM {by}"))
+                if view is None:
+                    large.add(by)
+                else:
+                    known.add(by)
+                    ctes[by] = f"SELECT * FROM {quote(view)}"
+            return by in known
+
         for part in self.ctes:
             ctes[part.name] = part.sql
+            if part.narrowed is not None and is_known(part.narrowed.by):
+                place = narrow(part.narrowed, _reduced(ctes, f"SELECT * FROM {part.narrowed.by}"))
+                if place is not None and place.view:
+                    ctes[part.name] = _leaf_sql(part.narrowed.leaf, quote(place.view))
+                elif place is not None:
+                    ctes[part.name] = f"{part.sql} WHERE {place.condition}"
             if part.name in shared or part.step:
                 run = materialize if part.name in shared else if_small
                 view = run(_reduced(ctes, f"SELECT * FROM {part.name}"))
                 if view is not None:
+                    known.add(part.name)
                     ctes[part.name] = f"SELECT * FROM {quote(view)}"
         return _reduced(ctes, self.body)
 
@@ -175,6 +226,7 @@ def _reduced(ctes: Mapping[str, str], body: str) -> str:
     return _with({n: sql for n, sql in ctes.items() if n in needed}, body)
 
 
+PLACES = ("_file", "_pos")  # Iceberg's columns of a row's place
 _NAME = re.compile(r"(?<![`\w.])[a-z]+_\d+(?![`\w])")
 
 
@@ -187,6 +239,11 @@ def _with(ctes: Mapping[str, str], body: str) -> str:
 def _is_shared(op: Filter) -> bool:
     """Whether it is worth computing once: a derived change, or what a filter leaves of a feed."""
     return _is_derived_change(op) or isinstance(op.child, Changes)
+
+
+def _is_at_hand(op: Operator) -> bool:
+    """Whether it is made of changes and of computed steps, row by row."""
+    return all(isinstance(o, Changes | Named | Project | Filter | Weigh | UnionAll | Distinct) for o in op.walk())
 
 
 def _is_derived_change(op: Operator) -> bool:
@@ -210,6 +267,25 @@ def _compiled(tree: Operator, leaves: Leaves, *, steps: bool) -> Parts:
     else:
         body = compiler.sql(tree)
     return Parts(tuple(compiler.ctes), body)
+
+
+def _leaf_fields(op: Operator) -> tuple[ScanColumn, ...]:
+    if isinstance(op, AsOf):
+        return op.scan.fields
+    return op.fields if isinstance(op, Stored) else ()
+
+
+def _fields(columns: Iterable[ScanColumn], table: str, *extra: str) -> str:
+    fields = [f"{quote(f.source)} AS {quote(f.name)}" for f in columns]
+    return f"SELECT {', '.join((*fields, *extra)) or '1 AS `_`'} FROM {table}"
+
+
+def _leaf_sql(leaf: AsOf | Stored, table: str) -> str:
+    """A table, or something else with its columns."""
+    if isinstance(leaf, AsOf):
+        return _fields(leaf.scan.fields, table)
+    places = (f"{name} AS {quote(shown)}" for name, shown in zip(PLACES, (FILE, POSITION), strict=True))
+    return _fields(leaf.fields, table, *(places if leaf.positions else ()))
 
 
 def _list(columns: Iterable[str]) -> str:
@@ -246,6 +322,9 @@ class _Compiler:
             alias = f"step_{len(self._inline) + 1}"
             self._inline[alias] = sql
             return f"({sql}) AS {alias}"
+        return self._part(op, sql)
+
+    def _part(self, op: Operator, sql: str) -> str:
         if sql not in self._known:
             self._known[sql] = f"{type(op).__name__.lower()}_{len(self.ctes) + 1}"
             self.ctes.append(Part(self._known[sql], sql, op))
@@ -280,24 +359,17 @@ class _Compiler:
 
     @sql.register
     def _scan(self, op: Scan) -> str:
-        return self._read(op, self.leaves.state(op.input, State.NEW))
+        return _fields(op.fields, self.leaves.state(op.input, State.NEW))
 
     @sql.register
     def _as_of(self, op: AsOf) -> str:
-        return self._read(op.scan, self.leaves.state(op.scan.input, op.state))
-
-    def _read(self, scan: Scan, table: str, *extra: str) -> str:
-        return self._fields(scan.fields, table, *extra)
-
-    def _fields(self, columns: Iterable[ScanColumn], table: str, *extra: str) -> str:
-        fields = [f"{quote(f.source)} AS {quote(f.name)}" for f in columns]
-        return f"SELECT {', '.join((*fields, *extra)) or '1 AS `_`'} FROM {table}"
+        return _leaf_sql(op, self.leaves.state(op.scan.input, op.state))
 
     @sql.register
     def _changes(self, op: Changes) -> str:
         name = self.leaves.weight(op.scan.input)
         weight = quote(WEIGHT) if name == WEIGHT else f"{quote(name)} AS {quote(WEIGHT)}"
-        return self._read(op.scan, self.leaves.changes(op.scan.input), weight)
+        return _fields(op.scan.fields, self.leaves.changes(op.scan.input), weight)
 
     @sql.register
     def _named(self, op: Named) -> str:
@@ -305,8 +377,7 @@ class _Compiler:
 
     @sql.register
     def _stored(self, op: Stored) -> str:
-        places = (f"_file AS {quote(FILE)}", f"_pos AS {quote(POSITION)}") if op.positions else ()
-        return self._fields(op.fields, self.leaves.stored(), *places)
+        return _leaf_sql(op, self.leaves.stored())
 
     @sql.register
     def _empty(self, op: Empty) -> str:
@@ -350,9 +421,39 @@ class _Compiler:
         child, where = self.source(op.child)
         return f"SELECT {items} FROM {child}{where}{by}"
 
+    def narrowed(self, op: Operator, keys: Sequence[Item], by: str) -> str:
+        """The name of a relation of which rows with these keys are needed; the keys' names are those in `by`."""
+        if not self.steps or open_levels(op):
+            return self.name(op)
+        if isinstance(op, Project | Filter):
+            below = keys
+            if isinstance(op, Project):
+                given = {i.name: i.scalar for i in op.items}
+                below = [Item(k.name, k.scalar.substitute(given)) for k in keys]
+            return self._over(op, self.narrowed(op.child, below, by))
+        fields = {f.name: f.source for f in _leaf_fields(op)}
+        pairs = tuple((fields[k.scalar.bare], k.name) for k in keys if k.scalar.bare in fields)
+        if not isinstance(op, AsOf | Stored) or not pairs or (isinstance(op, AsOf) and not self.is_large(op)):
+            return self.name(op)
+        sql = self.sql(op)
+        key = f"{sql} {pairs} {by}"
+        if key not in self._known:
+            self._known[key] = f"narrowed_{len(self.ctes) + 1}"
+            self.ctes.append(Part(self._known[key], sql, op, narrowed=Narrowed(op, pairs, by)))
+        return self._known[key]
+
+    def _over(self, op: Project | Filter, child: str) -> str:
+        """A projection or filter of a relation that has a name already."""
+        if isinstance(op, Project):
+            sql = f"SELECT {_items(op.items)} FROM {child}"
+        else:
+            sql = f"SELECT {_list(op.columns)} FROM {child} WHERE {op.condition.sql()}"
+        return self._part(op, sql)
+
     @sql.register
     def _restrict(self, op: Restrict) -> str:
-        child, by = self.name(op.child), self.name(op.by)
+        by = self.name(op.by)
+        child = self.narrowed(op.child, op.keys, by) if op.keys else self.name(op.child)
         if not op.keys:
             return f"SELECT {_list(op.columns)} FROM {child} WHERE EXISTS (SELECT 1 FROM {by})"
         hint = f"/*+ BROADCAST({by}) */ " if self.is_small(op.by) else ""
@@ -416,7 +517,7 @@ class _Compiler:
 
     @sql.register
     def _level(self, op: Level) -> str:
-        return self._fields(op.fields, op.level)
+        return _fields(op.fields, op.level)
 
     @sql.register
     def _join(self, op: Join) -> str:
@@ -437,11 +538,14 @@ class _Compiler:
                 seen &= {c for s in conditions for c in s.columns}.union(op.columns)
                 text = self._step(op, f"SELECT {hint}{_list(sorted(seen))} FROM {text}")
                 hint, grown = "", False
+            # What was computed, or is a relation by itself, tells which rows can be partners.
+            told = stepwise and not grown
+            name = self.partners(following, seen, conditions, text) if told else self.name(following)
             seen |= set(following.columns)
             ready = [c for c in conditions if c.columns <= seen]
             conditions = [c for c in conditions if c not in ready]
             on = _and(ready)
-            text += f"\n  JOIN {self.name(following)} ON {on}" if on else f"\n  CROSS JOIN {self.name(following)}"
+            text += f"\n  JOIN {name} ON {on}" if on else f"\n  CROSS JOIN {name}"
             grown = True
         where = _and(conditions)
         return f"SELECT {hint}{_list(op.columns)} FROM {text}" + (f" WHERE {where}" if where else "")
@@ -457,10 +561,22 @@ class _Compiler:
             self.ctes.append(Part(self._known[sql], sql, op, step=True))
         return self._known[sql]
 
+    def partners(self, op: Operator, seen: Collection[str], conditions: Iterable[Scalar], by: str) -> str:
+        """The name of an input of a join, of which rows are needed that meet some of those joined before."""
+        keys = []
+        own = set(op.columns)
+        for condition in conditions:
+            found = sides(condition)
+            for mine, other in () if found is None else (found, found[::-1]):
+                if mine.bare in own and other.bare is not None and other.bare in seen:
+                    keys.append(Item(other.bare, mine))
+                    break
+        return self.narrowed(op, keys, by) if keys else self.name(op)
+
     def rows(self, op: Operator) -> int | None:
         """Of the largest table that a relation reads, if all are known."""
         if any(isinstance(o, Stored) for o in op.walk()):
-            return None
+            return self.leaves.stored_rows()
         found = [self.leaves.total(t) for t in tables(op)]
         return None if None in found else max((r for r in found if r is not None), default=1)
 

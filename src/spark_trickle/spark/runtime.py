@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from spark_trickle.sql.identity import VARIANT_METADATA, VARIANT_VALUE
+from spark_trickle.thresholds import LISTED_KEYS, LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,8 @@ def java(context: Any, package: str, file: str, name: str) -> Any:
     """An object of a class whose source is a file of a Python package."""
     jvm = context._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setSourceVersion(8)  # static methods of interfaces
+    compiler.setTargetVersion(8)
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(files(package).joinpath(file).read_text(encoding="utf-8"))
     made = compiler.getClassLoader().loadClass(name)
@@ -54,6 +57,14 @@ def collect_local(
         return None
     sums = [int(n) for n in found[2].split(",")] if summed else []
     return Local(Frame(found[0], session), int(found[1]), tuple(zip(sums[::2], sums[1::2], strict=True)))
+
+
+def condition_within(by: DataFrame, there: DataFrame) -> str | None:
+    """A condition that no row of `there` fails whose columns have values of those of `by`, which Iceberg can use to
+    leave out files and row groups; None: nothing can be said."""
+    return cast(
+        "str | None", _runtime(by.sparkSession.sparkContext).within(by._jdf, there._jdf, LISTED_KEYS, LOCAL)
+    )
 
 
 def _runtime(context: Any) -> Any:

@@ -1,0 +1,876 @@
+package trickle.lake;
+
+import java.lang.reflect.Method;
+import java.math.BigDecimal;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.PrimitiveIterator;
+import java.util.Set;
+import java.util.function.Function;
+import java.util.function.LongConsumer;
+import java.util.stream.IntStream;
+import org.apache.iceberg.ContentFile;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.FileContent;
+import org.apache.iceberg.FileFormat;
+import org.apache.iceberg.ManifestContent;
+import org.apache.iceberg.ManifestFile;
+import org.apache.iceberg.ManifestFiles;
+import org.apache.iceberg.ManifestReader;
+import org.apache.iceberg.PartitionField;
+import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.Schema;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.data.BaseDeleteLoader;
+import org.apache.iceberg.deletes.PositionDeleteIndex;
+import org.apache.iceberg.expressions.Expression;
+import org.apache.iceberg.expressions.Expressions;
+import org.apache.iceberg.expressions.InclusiveMetricsEvaluator;
+import org.apache.iceberg.io.FileIO;
+import org.apache.iceberg.parquet.ParquetSchemaUtil;
+import org.apache.iceberg.parquet.ParquetValueReader;
+import org.apache.iceberg.shaded.org.apache.parquet.ParquetReadOptions;
+import org.apache.iceberg.shaded.org.apache.parquet.column.ColumnDescriptor;
+import org.apache.iceberg.shaded.org.apache.parquet.conf.PlainParquetConfiguration;
+import org.apache.iceberg.shaded.org.apache.parquet.filter2.compat.FilterCompat;
+import org.apache.iceberg.shaded.org.apache.parquet.filter2.predicate.FilterApi;
+import org.apache.iceberg.shaded.org.apache.parquet.filter2.predicate.FilterPredicate;
+import org.apache.iceberg.shaded.org.apache.parquet.filter2.statisticslevel.StatisticsFilter;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.BlockMetaData;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.ColumnPath;
+import org.apache.iceberg.shaded.org.apache.parquet.internal.column.columnindex.OffsetIndex;
+import org.apache.iceberg.shaded.org.apache.parquet.internal.filter2.columnindex.ColumnIndexFilter;
+import org.apache.iceberg.shaded.org.apache.parquet.internal.filter2.columnindex.ColumnIndexStore;
+import org.apache.iceberg.shaded.org.apache.parquet.internal.filter2.columnindex.RowRanges;
+import org.apache.iceberg.shaded.org.apache.parquet.io.InputFile;
+import org.apache.iceberg.shaded.org.apache.parquet.io.api.Binary;
+import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
+import org.apache.iceberg.shaded.org.apache.parquet.schema.PrimitiveType;
+import org.apache.iceberg.shaded.org.apache.parquet.schema.Type;
+import org.apache.iceberg.spark.SparkSchemaUtil;
+import org.apache.iceberg.spark.data.SparkParquetReaders;
+import org.apache.iceberg.types.Types;
+import org.apache.iceberg.util.ContentFileUtil;
+import org.apache.iceberg.util.DataFileSet;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.types.DataTypeUtils;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.runtime.AbstractFunction0;
+
+/**
+ * Few rows of an Iceberg table, read on the driver: those at some positions, or those that have some keys. Parquet
+ * files say which rows each page holds, and mostly between which values they are; so a row costs a page of each column,
+ * however large its file. Rows are decoded by Iceberg's reader for Spark's internal rows.
+ *
+ * What it cannot read exactly (`Unsuited`), and what would take longer here than a Spark job, is not read: the result
+ * is null. Compiled at its first use by Janino (see Runtime.java).
+ */
+public class DriverReads {
+
+  private static final ParquetReadOptions OPTIONS =
+      ParquetReadOptions.builder(new PlainParquetConfiguration()).build();  // the plain builder parses Hadoop's files
+
+  private static final int LISTS = 200;
+
+  /** What is left for Spark to read. */
+  public static class Unsuited extends RuntimeException {
+    public Unsuited(String why) {
+      super(why);
+    }
+  }
+
+  // -- manifests ------------------------------------------------------------------------------------------------------
+
+  /** The data files of manifests, without their statistics. */
+  public DataFileSet dataFiles(List manifests, Table table) throws Exception {
+    DataFileSet found = DataFileSet.create();
+    for (int i = 0; i < manifests.size(); i++) {
+      for (Iterator files = filesOf((ManifestFile) manifests.get(i), table).iterator(); files.hasNext(); ) {
+        found.add((DataFile) ((DataFile) files.next()).copyWithoutStats());
+      }
+    }
+    return found;
+  }
+
+  /** The delete files of manifests. */
+  public List deleteFiles(List manifests, Table table) throws Exception {
+    List found = new ArrayList();
+    for (int i = 0; i < manifests.size(); i++) found.addAll(filesOf((ManifestFile) manifests.get(i), table));
+    return found;
+  }
+
+  /** The data files of manifests that have these paths, without their statistics. */
+  public List named(List manifests, Table table, Set paths) throws Exception {
+    List found = new ArrayList();
+    for (int i = 0; i < manifests.size() && found.size() < paths.size(); i++) {
+      for (Iterator files = filesOf((ManifestFile) manifests.get(i), table).iterator(); files.hasNext(); ) {
+        DataFile file = (DataFile) files.next();
+        if (paths.contains(file.location())) found.add(file.copyWithoutStats());
+      }
+    }
+    return found;
+  }
+
+  // -- changes --------------------------------------------------------------------------------------------------------
+
+  /**
+   * The rows by which files differ: {frame, number of rows}, or null.
+   *
+   * Of a file that is on one side only, its rows with `weights`; of one that is on both (weight 0), the rows deleted on
+   * the new side only with -1 and those deleted on the old side only with 1. `was` and `now` are the deletes of each
+   * file on the two sides; of a file on one side only, `now` are its deletes.
+   */
+  public Object[] changes(
+      SparkSession session, Table table, List columns, String weight, List files, List was, List now, List weights,
+      int limit, long cells) throws Exception {
+    try {
+      Columns asked = new Columns(table, table.schema(), columns);
+      Budget budget = new Budget(limit, cells);
+      List rows = new ArrayList();
+      for (int i = 0; i < files.size(); i++) {
+        DataFile file = (DataFile) files.get(i);
+        int sign = ((Integer) weights.get(i)).intValue();
+        PositionDeleteIndex deleted = deletes(table.io(), file, (List) now.get(i));
+        if (sign != 0) {
+          read(table.io(), file, live(file, deleted, budget), asked, Long.valueOf(sign), false, rows, budget);
+        } else {
+          PositionDeleteIndex before = deletes(table.io(), file, (List) was.get(i));
+          read(table.io(), file, minus(deleted, before, budget), asked, Long.valueOf(-1), false, rows, budget);
+          read(table.io(), file, minus(before, deleted, budget), asked, Long.valueOf(1), false, rows, budget);
+        }
+      }
+      StructType type = asked.type.add(new StructField(weight, DataTypes.LongType, false, Metadata.empty()));
+      return new Object[] {local(session, rows, type), Integer.valueOf(rows.size())};
+    } catch (Unsuited left) {
+      return null;
+    }
+  }
+
+  /** All positions of a file that are not deleted. */
+  private static long[] live(DataFile file, PositionDeleteIndex deleted, Budget budget) {
+    List found = new ArrayList();
+    for (long p = 0; p < file.recordCount(); p++) {
+      if (deleted.isDeleted(p)) continue;
+      budget.rows(1);
+      found.add(Long.valueOf(p));
+    }
+    return sorted(found);
+  }
+
+  private static long[] minus(PositionDeleteIndex index, final PositionDeleteIndex other, final Budget budget) {
+    final List found = new ArrayList();
+    index.forEach(new LongConsumer() {
+      public void accept(long position) {
+        if (!other.isDeleted(position)) found.add(Long.valueOf(position));
+      }
+    });
+    budget.rows(found.size());
+    return sorted(found);
+  }
+
+  private static long[] sorted(List positions) {
+    long[] found = new long[positions.size()];
+    for (int i = 0; i < found.length; i++) found[i] = ((Long) positions.get(i)).longValue();
+    Arrays.sort(found);
+    return found;
+  }
+
+  private static PositionDeleteIndex deletes(final FileIO io, DataFile file, List deletes) {
+    if (deletes.isEmpty()) return PositionDeleteIndex.empty();
+    for (int i = 0; i < deletes.size(); i++) {
+      if (((DeleteFile) deletes.get(i)).content() != FileContent.POSITION_DELETES) {
+        throw new Unsuited("equality deletes");
+      }
+    }
+    return new BaseDeleteLoader(new Function() {
+      public Object apply(Object of) {
+        return io.newInputFile(((DeleteFile) of).location());
+      }
+    }).loadPositionDeletes(deletes, file.location());
+  }
+
+  // -- lookup ---------------------------------------------------------------------------------------------------------
+
+  /**
+   * The rows of a snapshot that have in each of `keys` some value that `by` has there: {frame, number of rows}, or
+   * null. There may be rows whose keys are of different rows of `by`. With `places`, two columns more: file and position.
+   */
+  public Object[] lookup(
+      SparkSession session, Table table, Schema schema, long snapshot, List columns, List keys, Dataset by, List places,
+      int limit, long cells, int files) throws Exception {
+    try {
+      Columns asked = new Columns(table, schema, columns);
+      Keys wanted = new Keys(table, schema, keys, by, limit);
+      Budget budget = new Budget(limit, cells);
+      List rows = new ArrayList();
+      for (Iterator each = planned(table, schema, snapshot, wanted.filter(), files).iterator(); each.hasNext(); ) {
+        Planned task = (Planned) each.next();
+        PositionDeleteIndex deleted = deletes(table.io(), task.file, task.deletes);
+        find(table.io(), task.file, deleted, wanted, asked, !places.isEmpty(), rows, budget);
+      }
+      StructType type = asked.type;
+      for (int i = 0; i < places.size(); i++) {
+        type = type.add((String) places.get(i), i == 0 ? DataTypes.StringType : DataTypes.LongType);
+      }
+      return new Object[] {local(session, rows, type), Integer.valueOf(rows.size())};
+    } catch (Unsuited left) {
+      return null;
+    }
+  }
+
+  /** Key columns of a table that can be compared here, and the values that each may have; null stands for NULL. */
+  private static class Keys {
+    final Columns columns;
+    final Set[] values;
+
+    Keys(Table table, Schema schema, List names, Dataset by, int limit) {
+      List comparable = new ArrayList();
+      List ordinals = new ArrayList();
+      for (int k = 0; k < names.size(); k++) {
+        DataType type = new Columns(table, schema, names.subList(k, k + 1)).types[0];
+        // Values of two types are compared by Spark alone, and so are those with several forms.
+        if (!by.schema().apply(k).dataType().equals(type) || !canCompare(type)) continue;
+        comparable.add(names.get(k));
+        ordinals.add(Integer.valueOf(k));
+      }
+      if (comparable.isEmpty()) throw new Unsuited("no key that can be compared");
+      columns = new Columns(table, schema, comparable);
+      InternalRow[] rows = collected(by, limit);
+      values = new Set[ordinals.size()];
+      for (int k = 0; k < values.length; k++) {
+        int at = ((Integer) ordinals.get(k)).intValue();
+        values[k] = new HashSet();
+        for (int r = 0; r < rows.length; r++) {
+          boolean isNull = rows[r].isNullAt(at);
+          values[k].add(isNull ? null : comparable(InternalRow.copyValue(rows[r].get(at, columns.types[k]))));
+        }
+      }
+    }
+
+    private static InternalRow[] collected(Dataset by, int limit) {
+      final QueryExecution execution = by.limit(limit + 1).queryExecution();
+      InternalRow[] rows = (InternalRow[]) SQLExecution.withNewExecutionId(
+          execution, scala.Option.apply("keys"), new AbstractFunction0() {
+            public Object apply() {
+              return execution.executedPlan().executeCollect();
+            }
+          });
+      if (rows.length > limit) throw new Unsuited("many keys");
+      return rows;
+    }
+
+    Expression filter() {
+      Expression found = Expressions.alwaysTrue();
+      for (int k = 0; k < values.length; k++) {
+        String name = columns.fields[k].name();
+        if (name.indexOf('.') >= 0) continue;  // for Iceberg a field of a struct
+        found = Expressions.and(found, within(name, values[k], columns.types[k]));
+      }
+      return found;
+    }
+  }
+
+  /** Types whose values are equal exactly if their internal forms are. */
+  private static boolean canCompare(DataType type) {
+    return type.equals(DataTypes.IntegerType) || type.equals(DataTypes.LongType) || type.equals(DataTypes.DateType)
+        || type.equals(DataTypes.TimestampType) || type.equals(DataTypes.TimestampNTZType)
+        || type.equals(DataTypes.StringType) || type instanceof DecimalType;
+  }
+
+  private static Object comparable(Object value) {
+    return value instanceof Decimal ? ((Decimal) value).toJavaBigDecimal() : value;
+  }
+
+  /** What planning may use: the values if they are few, else their range. */
+  private static Expression within(String name, Set values, DataType type) {
+    List known = new ArrayList();
+    Expression found = null;
+    for (Iterator each = values.iterator(); each.hasNext(); ) {
+      Object value = each.next();
+      if (value == null) {
+        found = Expressions.isNull(name);
+      } else {
+        known.add(value instanceof UTF8String ? value.toString() : value);
+      }
+    }
+    // A string that is not valid UTF-8 has no text.
+    boolean told = !type.equals(DataTypes.StringType) || allValid(values);
+    if (!told) return Expressions.alwaysTrue();
+    if (!known.isEmpty()) {
+      Collections.sort(known);
+      Expression range = Expressions.and(
+          Expressions.greaterThanOrEqual(name, known.get(0)),
+          Expressions.lessThanOrEqual(name, known.get(known.size() - 1)));
+      Expression listed = Expressions.and(range, Expressions.in(name, known));
+      if (type.equals(DataTypes.StringType)) listed = Expressions.in(name, known); // Java orders text otherwise
+      found = found == null ? listed : Expressions.or(found, listed);
+    }
+    return found == null ? Expressions.alwaysFalse() : found;
+  }
+
+  private static boolean allValid(Set values) {
+    for (Iterator each = values.iterator(); each.hasNext(); ) {
+      Object value = each.next();
+      if (value instanceof UTF8String && !((UTF8String) value).isValid()) return false;
+    }
+    return true;
+  }
+
+  // -- planning -------------------------------------------------------------------------------------------------------
+
+  /** A data file with the position deletes of it. */
+  private static class Planned {
+    final DataFile file;
+    final List deletes = new ArrayList();
+
+    Planned(DataFile file) {
+      this.file = file;
+    }
+  }
+
+  /** Files of manifests, which never change: an LRU cache by the path of the manifest, of so many files in all. */
+  private static final Map MANIFESTS = new LinkedHashMap(16, 0.75f, true);
+
+  private static final int CACHED_FILES = 200000;
+  private static int cached = 0;
+
+  private static List cached(String key) {
+    synchronized (MANIFESTS) {
+      return (List) MANIFESTS.get(key);
+    }
+  }
+
+  private static void keep(String key, List files) {
+    synchronized (MANIFESTS) {
+      if (MANIFESTS.put(key, files) == null) cached += files.size();
+      Iterator eldest = MANIFESTS.values().iterator();
+      while (cached > CACHED_FILES && MANIFESTS.size() > 1) {
+        cached -= ((List) eldest.next()).size();
+        eldest.remove();
+      }
+    }
+  }
+
+  /** The files of a snapshot that may hold rows the filter is true for; more than `limit` are left for Spark. */
+  private static List planned(Table table, Schema schema, long snapshot, Expression filter, int limit)
+      throws Exception {
+    InclusiveMetricsEvaluator may = new InclusiveMetricsEvaluator(schema, filter);
+    Snapshot at = table.snapshot(snapshot);
+    Map found = new LinkedHashMap();
+    for (Iterator manifests = at.dataManifests(table.io()).iterator(); manifests.hasNext(); ) {
+      for (Iterator files = filesOf((ManifestFile) manifests.next(), table).iterator(); files.hasNext(); ) {
+        DataFile file = (DataFile) files.next();
+        if (!may.eval(file)) continue;
+        found.put(file.location(), new Planned(file));
+        if (found.size() > limit) throw new Unsuited("many files");
+      }
+    }
+    for (Iterator manifests = at.deleteManifests(table.io()).iterator(); manifests.hasNext(); ) {
+      for (Iterator files = filesOf((ManifestFile) manifests.next(), table).iterator(); files.hasNext(); ) {
+        DeleteFile file = (DeleteFile) files.next();
+        String of = ContentFileUtil.referencedDataFileLocation(file);
+        if (of == null) throw new Unsuited("deletes that name no data file");
+        Planned target = (Planned) found.get(of);
+        if (target == null || file.dataSequenceNumber().longValue() < target.file.dataSequenceNumber().longValue()) {
+          continue;
+        }
+        target.deletes.add(file);
+      }
+    }
+    for (Iterator all = found.values().iterator(); all.hasNext(); ) onlyVectors(((Planned) all.next()).deletes);
+    return new ArrayList(found.values());
+  }
+
+  /** A deletion vector holds all deleted positions: it replaces older position deletes of its file. */
+  private static void onlyVectors(List deletes) {
+    List vectors = new ArrayList();
+    for (int i = 0; i < deletes.size(); i++) {
+      if (((DeleteFile) deletes.get(i)).format() == FileFormat.PUFFIN) vectors.add(deletes.get(i));
+    }
+    if (!vectors.isEmpty()) deletes.retainAll(vectors);
+  }
+
+  /** The files of a manifest with their statistics. */
+  private static List filesOf(ManifestFile manifest, Table table) throws Exception {
+    // Files of a manifest without sequence numbers get those of its entry in the snapshot's list.
+    String key = manifest.path() + " " + manifest.sequenceNumber();
+    List known = cached(key);
+    if (known != null) return known;
+    List found = new ArrayList();
+    ManifestReader reader = manifest.content() == ManifestContent.DATA
+        ? ManifestFiles.read(manifest, table.io(), table.specs())
+        : ManifestFiles.readDeleteManifest(manifest, table.io(), table.specs());
+    try {
+      for (Iterator files = reader.iterator(); files.hasNext(); ) found.add(((ContentFile) files.next()).copy());
+    } finally {
+      reader.close();
+    }
+    keep(key, found);
+    return found;
+  }
+
+  // -- files ----------------------------------------------------------------------------------------------------------
+
+  /** How much may be read here. */
+  private static class Budget {
+    long rows;
+    long cells;
+
+    Budget(long rows, long cells) {
+      this.rows = rows;
+      this.cells = cells;
+    }
+
+    void rows(long more) {
+      rows -= more;
+      if (rows < 0) throw new Unsuited("many rows");
+    }
+
+    void cells(long more) {
+      cells -= more;
+      if (cells < 0) throw new Unsuited("many pages");
+    }
+  }
+
+  /** Top-level columns of a table, in the order they are asked for. */
+  private static class Columns {
+    final Types.NestedField[] fields;
+    final DataType[] types;
+    final StructType type;
+
+    Columns(Table table, Schema schema, List names) {
+      fields = new Types.NestedField[names.size()];
+      types = new DataType[names.size()];
+      StructField[] shown = new StructField[names.size()];
+      for (int i = 0; i < fields.length; i++) {
+        fields[i] = named(schema, (String) names.get(i));
+        if (fields[i] == null) throw new Unsuited("no such column");
+        shown[i] = SparkSchemaUtil.convert(new Schema(new Types.NestedField[] {fields[i]})).apply(0);
+        types[i] = shown[i].dataType();
+        refusePartitionValue(table, fields[i].fieldId());
+      }
+      type = new StructType(shown);
+    }
+
+    /** A name with a dot is a column, too; letter case is Spark's matter. */
+    private static Types.NestedField named(Schema schema, String name) {
+      Types.NestedField found = null;
+      for (Iterator all = schema.columns().iterator(); all.hasNext(); ) {
+        Types.NestedField field = (Types.NestedField) all.next();
+        if (field.name().equals(name)) return field;
+        if (!field.name().equalsIgnoreCase(name)) continue;
+        if (found != null) throw new Unsuited("two columns of one name");
+        found = field;
+      }
+      return found;
+    }
+
+    /** Iceberg reads such a column from the metadata of its file. */
+    private static void refusePartitionValue(Table table, int id) {
+      for (Iterator specs = table.specs().values().iterator(); specs.hasNext(); ) {
+        for (Iterator parts = ((PartitionSpec) specs.next()).fields().iterator(); parts.hasNext(); ) {
+          PartitionField part = (PartitionField) parts.next();
+          if (part.sourceId() == id && part.transform().isIdentity()) throw new Unsuited("a partition value");
+        }
+      }
+    }
+  }
+
+  /** The reader of a file, whose indexes will be those of these columns. */
+  private static ParquetFileReader open(FileIO io, DataFile file, Columns asked, Columns keys) throws Exception {
+    if (file.format() != FileFormat.PARQUET || file.keyMetadata() != null) throw new Unsuited("another format");
+    Method adapt = Class.forName("org.apache.iceberg.parquet.ParquetIO", true, FileIO.class.getClassLoader())
+        .getDeclaredMethod("file", new Class[] {org.apache.iceberg.io.InputFile.class});
+    adapt.setAccessible(true);
+    InputFile input = (InputFile) adapt.invoke(
+        null, new Object[] {io.newInputFile(file.location(), file.fileSizeInBytes())});
+    ParquetFileReader reader = ParquetFileReader.open(input, OPTIONS);
+    MessageType schema = reader.getFileMetaData().getSchema();
+    if (!ParquetSchemaUtil.hasIds(schema)) {
+      reader.close();
+      throw new Unsuited("a file without field ids");
+    }
+    Set fields = new LinkedHashSet(Arrays.asList(asked.fields));
+    if (keys != null) fields.addAll(Arrays.asList(keys.fields));
+    reader.setRequestedSchema(ParquetSchemaUtil.pruneColumns(schema, new Schema(new ArrayList(fields))));
+    for (int b = 0; b < reader.getFooter().getBlocks().size(); b++) reader.getColumnIndexStore(b);
+    return reader;
+  }
+
+  // -- small files ----------------------------------------------------------------------------------------------------
+
+  // Refreshes leave small files behind, and an aggregate may be one altogether. Reading such a file again costs more
+  // than keeping its values. Files never change.
+  private static final int SMALL_FILE = 20000;
+  private static final int CACHED_CELLS = 1000000;
+  /** By path, then by field id: an LRU cache of the values of whole columns, of so many cells in all. */
+  private static final Map SMALL_FILES = new LinkedHashMap(16, 0.75f, true);
+  private static long cachedCells = 0;
+
+  /** The whole columns of a small file; null if it is not small. */
+  private static Object[][] small(FileIO io, DataFile file, Columns asked, Budget budget) throws Exception {
+    if (file.recordCount() > SMALL_FILE) return null;
+    int rows = (int) file.recordCount();
+    Map known = new HashMap();
+    synchronized (SMALL_FILES) {
+      Map cached = (Map) SMALL_FILES.get(file.location());
+      if (cached != null) known.putAll(cached);
+    }
+    Object[][] found = new Object[asked.fields.length][];
+    boolean all = true;
+    for (int c = 0; c < found.length; c++) {
+      found[c] = (Object[]) known.get(asked.fields[c].fieldId() + " " + asked.types[c]);
+      all = all && found[c] != null;
+    }
+    if (all) return found;
+    ParquetFileReader reader = open(io, file, asked, null);
+    try {
+      List blocks = reader.getFooter().getBlocks();
+      for (int c = 0; c < found.length; c++) {
+        if (found[c] != null) continue;
+        found[c] = new Object[rows];
+        int start = 0;
+        for (int b = 0; b < blocks.size(); b++) {
+          int count = (int) ((BlockMetaData) blocks.get(b)).getRowCount();
+          long[] every = new long[count];
+          for (int r = 0; r < count; r++) every[r] = r;
+          Object[] part = values(reader, b, asked.fields[c], asked.types[c], every, budget);
+          System.arraycopy(part, 0, found[c], start, count);
+          start += count;
+        }
+        if (start != rows) throw new Unsuited("another number of rows");
+        keepColumn(file.location(), asked.fields[c].fieldId() + " " + asked.types[c], found[c]);
+      }
+    } finally {
+      reader.close();
+    }
+    return found;
+  }
+
+  private static void keepColumn(String path, String column, Object[] values) {
+    synchronized (SMALL_FILES) {
+      Map columns = (Map) SMALL_FILES.get(path);
+      if (columns == null) SMALL_FILES.put(path, columns = new HashMap());
+      if (columns.put(column, values) == null) cachedCells += values.length;
+      Iterator eldest = SMALL_FILES.values().iterator();
+      while (cachedCells > CACHED_CELLS && SMALL_FILES.size() > 1) {
+        for (Iterator gone = ((Map) eldest.next()).values().iterator(); gone.hasNext(); ) {
+          cachedCells -= ((Object[]) gone.next()).length;
+        }
+        eldest.remove();
+      }
+    }
+  }
+
+  // -- rows -----------------------------------------------------------------------------------------------------------
+
+  /** The rows at some positions of a file, each with a weight, or with its place. */
+  private static void read(
+      FileIO io, DataFile file, long[] positions, Columns asked, Long weight, boolean places, List into, Budget budget)
+      throws Exception {
+    if (positions.length == 0) return;
+    Object[][] whole = small(io, file, asked, budget);
+    if (whole != null) {
+      if (positions[positions.length - 1] >= file.recordCount()) throw new Unsuited("positions outside of a file");
+      add(whole, positions, 0, file, positions, weight, places, into);
+      return;
+    }
+    ParquetFileReader reader = open(io, file, asked, null);
+    try {
+      long start = 0;
+      int from = 0;
+      List blocks = reader.getFooter().getBlocks();
+      for (int b = 0; b < blocks.size() && from < positions.length; b++) {
+        long count = ((BlockMetaData) blocks.get(b)).getRowCount();
+        int to = from;
+        while (to < positions.length && positions[to] < start + count) to++;
+        if (to > from) {
+          long[] within = new long[to - from];
+          for (int i = 0; i < within.length; i++) within[i] = positions[from + i] - start;
+          rows(reader, b, start, file, within, asked, weight, places, into, budget);
+        }
+        from = to;
+        start += count;
+      }
+      if (from < positions.length) throw new Unsuited("positions outside of a file");
+    } finally {
+      reader.close();
+    }
+  }
+
+  private static void rows(
+      ParquetFileReader reader, int block, long start, DataFile file, long[] within, Columns asked, Long weight,
+      boolean places, List into, Budget budget) throws Exception {
+    Object[][] found = new Object[asked.fields.length][];
+    for (int c = 0; c < found.length; c++) {
+      found[c] = values(reader, block, asked.fields[c], asked.types[c], within, budget);
+    }
+    add(found, null, start, file, within, weight, places, into);
+  }
+
+  /** Rows of columns, at the indexes `at`; null: all of them. */
+  private static void add(
+      Object[][] found, long[] at, long start, DataFile file, long[] within, Long weight, boolean places, List into) {
+    UTF8String path = UTF8String.fromString(file.location());
+    for (int r = 0; r < within.length; r++) {
+      Object[] row = new Object[found.length + (weight != null ? 1 : 0) + (places ? 2 : 0)];
+      for (int c = 0; c < found.length; c++) {
+        Object value = found[c][at == null ? r : (int) at[r]];
+        // Spark changes the precision of a decimal in place.
+        row[c] = value instanceof Decimal ? ((Decimal) value).clone() : value;
+      }
+      int next = found.length;
+      if (weight != null) row[next++] = weight;
+      if (places) {
+        row[next++] = path;
+        row[next] = Long.valueOf(start + within[r]);
+      }
+      into.add(new GenericInternalRow(row));
+    }
+  }
+
+  /** The values of a column at some rows of a row group, ascending. */
+  private static Object[] values(
+      ParquetFileReader reader, int block, Types.NestedField field, DataType type, long[] within, Budget budget)
+      throws Exception {
+    Object[] found = new Object[within.length];
+    if (within.length == 0) return found;
+    MessageType file = reader.getFileMetaData().getSchema();
+    Schema wanted = new Schema(new Types.NestedField[] {field});
+    if (!has(file, field.fieldId())) {
+      if (field.initialDefault() != null || field.isRequired()) throw new Unsuited("a column with a default");
+      return found;
+    }
+    MessageType part = ParquetSchemaUtil.pruneColumns(file, wanted);
+    ParquetValueReader decoder = SparkParquetReaders.buildReader(wanted, part);
+    BlockMetaData group = (BlockMetaData) reader.getFooter().getBlocks().get(block);
+    OffsetIndex pages = part.getColumns().size() == 1 && part.getType(0).isPrimitive()
+        ? index(reader, block, (ColumnDescriptor) part.getColumns().get(0))
+        : null;
+    reader.setRequestedSchema(part);
+    long count = group.getRowCount();
+    if (pages == null) {  // nested, or written without an index: its pages cannot be told apart
+      budget.cells(count * part.getColumns().size());
+      decoder.setPageSource(reader.readRowGroup(block));
+      take(decoder, 0, count, within, 0, type, found);
+      return found;
+    }
+    int[] chosen = new int[pages.getPageCount()];
+    int n = 0;
+    long cells = 0;
+    int next = 0;
+    for (int p = 0; p < pages.getPageCount() && next < within.length; p++) {
+      long last = pages.getLastRowIndex(p, count);
+      if (within[next] > last) continue;
+      chosen[n++] = p;
+      cells += last - pages.getFirstRowIndex(p) + 1;
+      while (next < within.length && within[next] <= last) next++;
+    }
+    budget.cells(cells);
+    RowRanges ranges = RowRanges.create(count, IntStream.of(Arrays.copyOf(chosen, n)).iterator(), pages);
+    decoder.setPageSource(reader.readFilteredRowGroup(block, ranges));
+    int at = 0;
+    for (int i = 0; i < n; i++) {
+      long end = pages.getLastRowIndex(chosen[i], count) + 1;
+      at = take(decoder, pages.getFirstRowIndex(chosen[i]), end, within, at, type, found);
+    }
+    return found;
+  }
+
+  /** Decodes the rows from `first` to `end` and keeps those asked for, from the one at `at` on; returns the next. */
+  private static int take(
+      ParquetValueReader decoder, long first, long end, long[] within, int at, DataType type, Object[] into) {
+    InternalRow row = null;
+    for (long r = first; r < end && at < within.length; r++) {
+      row = (InternalRow) decoder.read(row);
+      if (r == within[at]) {
+        into[at] = row.isNullAt(0) ? null : InternalRow.copyValue(row.get(0, type));
+        at++;
+      }
+    }
+    return at;
+  }
+
+  private static boolean has(MessageType file, int id) {
+    for (Iterator fields = file.getFields().iterator(); fields.hasNext(); ) {
+      Type field = (Type) fields.next();
+      if (field.getId() != null && field.getId().intValue() == id) return true;
+    }
+    return false;
+  }
+
+  private static OffsetIndex index(ParquetFileReader reader, int block, ColumnDescriptor column) {
+    try {
+      return reader.getColumnIndexStore(block).getOffsetIndex(ColumnPath.get(column.getPath()));
+    } catch (ColumnIndexStore.MissingOffsetIndexException none) {
+      return null;
+    }
+  }
+
+  /** The rows of a file that have the values, found by statistics of row groups and pages, then by the keys. */
+  private static void find(
+      FileIO io, DataFile file, PositionDeleteIndex deleted, Keys keys, Columns asked, boolean places, List into,
+      Budget budget) throws Exception {
+    Columns compared = keys.columns;
+    Set[] values = keys.values;
+    Object[][] known = small(io, file, compared, budget);
+    if (known != null) {
+      List matching = new ArrayList();
+      for (int r = 0; r < file.recordCount(); r++) {
+        boolean has = !deleted.isDeleted(r);
+        for (int k = 0; k < values.length && has; k++) {
+          has = values[k].contains(known[k][r] == null ? null : comparable(known[k][r]));
+        }
+        if (has) matching.add(Long.valueOf(r));
+      }
+      budget.rows(matching.size());
+      read(io, file, sorted(matching), asked, null, places, into, budget);
+      return;
+    }
+    ParquetFileReader reader = open(io, file, asked, compared);
+    try {
+      MessageType schema = reader.getFileMetaData().getSchema();
+      FilterPredicate filter = null;
+      Set paths = new HashSet();
+      for (int k = 0; k < values.length; k++) {
+        FilterPredicate one = predicate(schema, compared.fields[k].fieldId(), values[k]);
+        if (one == null) continue;
+        filter = filter == null ? one : FilterApi.and(filter, one);
+      }
+      for (Iterator all = schema.getColumns().iterator(); all.hasNext(); ) {
+        paths.add(ColumnPath.get(((ColumnDescriptor) all.next()).getPath()));
+      }
+      long start = 0;
+      List blocks = reader.getFooter().getBlocks();
+      for (int b = 0; b < blocks.size(); b++) {
+        BlockMetaData group = (BlockMetaData) blocks.get(b);
+        long first = start;
+        start += group.getRowCount();
+        if (filter != null && StatisticsFilter.canDrop(filter, group.getColumns())) continue;
+        RowRanges ranges = filter == null
+            ? RowRanges.createSingle(group.getRowCount())
+            : ColumnIndexFilter.calculateRowRanges(
+                FilterCompat.get(filter), reader.getColumnIndexStore(b), paths, group.getRowCount());
+        long[] matching = live(ranges, first, deleted, budget);
+        for (int k = 0; k < values.length && matching.length > 0; k++) {
+          matching = having(reader, b, compared.fields[k], compared.types[k], matching, values[k], budget);
+        }
+        budget.rows(matching.length);
+        if (matching.length > 0) rows(reader, b, first, file, matching, asked, null, places, into, budget);
+      }
+    } finally {
+      reader.close();
+    }
+  }
+
+  private static long[] live(RowRanges ranges, long start, PositionDeleteIndex deleted, Budget budget) {
+    if (ranges.rowCount() > budget.cells) throw new Unsuited("many pages");
+    long[] found = new long[(int) ranges.rowCount()];
+    int n = 0;
+    for (PrimitiveIterator.OfLong rows = ranges.iterator(); rows.hasNext(); ) {
+      long row = rows.nextLong();
+      if (!deleted.isDeleted(start + row)) found[n++] = row;
+    }
+    return Arrays.copyOf(found, n);
+  }
+
+  private static long[] having(
+      ParquetFileReader reader, int block, Types.NestedField field, DataType type, long[] within, Set values,
+      Budget budget) throws Exception {
+    Object[] found = values(reader, block, field, type, within, budget);
+    long[] kept = new long[within.length];
+    int n = 0;
+    for (int r = 0; r < within.length; r++) {
+      if (values.contains(found[r] == null ? null : comparable(found[r]))) kept[n++] = within[r];
+    }
+    return Arrays.copyOf(kept, n);
+  }
+
+  /** What statistics may be asked; null: nothing. */
+  private static FilterPredicate predicate(MessageType schema, int id, Set values) {
+    Type type = null;
+    for (Iterator fields = schema.getFields().iterator(); fields.hasNext(); ) {
+      Type field = (Type) fields.next();
+      if (field.getId() != null && field.getId().intValue() == id) type = field;
+    }
+    if (type == null || !type.isPrimitive()) return null;
+    PrimitiveType.PrimitiveTypeName physical = type.asPrimitiveType().getPrimitiveTypeName();
+    String name = type.getName();
+    Set listed = new HashSet();
+    boolean nulls = false;
+    for (Iterator each = values.iterator(); each.hasNext(); ) {
+      Object value = each.next();
+      if (value == null) {
+        nulls = true;
+        continue;
+      }
+      if (value instanceof BigDecimal) {
+        BigDecimal number = (BigDecimal) value;
+        if (number.unscaledValue().bitLength() > 63) return null;
+        value = Long.valueOf(number.unscaledValue().longValue());
+      }
+      if (physical == PrimitiveType.PrimitiveTypeName.INT32 && value instanceof Number) {
+        long number = ((Number) value).longValue();
+        if (number == (int) number) listed.add(Integer.valueOf((int) number));
+      } else if (physical == PrimitiveType.PrimitiveTypeName.INT64 && value instanceof Number) {
+        listed.add(Long.valueOf(((Number) value).longValue()));
+      } else if (physical == PrimitiveType.PrimitiveTypeName.BINARY && value instanceof UTF8String) {
+        listed.add(Binary.fromConstantByteArray(((UTF8String) value).getBytes()));
+      } else {
+        return null;
+      }
+    }
+    List ordered = new ArrayList(listed);
+    if (physical != PrimitiveType.PrimitiveTypeName.BINARY) Collections.sort(ordered);
+    FilterPredicate found = nulls || ordered.isEmpty() ? among(physical, name, null) : null;
+    // Parquet asks an index about the range from the least to the greatest of a list: several short lists tell more.
+    int length = 1 + ordered.size() / LISTS;
+    for (int from = 0; from < ordered.size(); from += length) {
+      Set part = new HashSet(ordered.subList(from, Math.min(ordered.size(), from + length)));
+      found = found == null ? among(physical, name, part) : FilterApi.or(found, among(physical, name, part));
+    }
+    return found;
+  }
+
+  /** Whether a column has one of these values; null: whether it is NULL. */
+  private static FilterPredicate among(PrimitiveType.PrimitiveTypeName physical, String name, Set values) {
+    if (physical == PrimitiveType.PrimitiveTypeName.INT32) {
+      return values == null ? FilterApi.eq(FilterApi.intColumn(name), null) : FilterApi.in(FilterApi.intColumn(name), values);
+    }
+    if (physical == PrimitiveType.PrimitiveTypeName.INT64) {
+      return values == null ? FilterApi.eq(FilterApi.longColumn(name), null) : FilterApi.in(FilterApi.longColumn(name), values);
+    }
+    return values == null ? FilterApi.eq(FilterApi.binaryColumn(name), null) : FilterApi.in(FilterApi.binaryColumn(name), values);
+  }
+
+  private static Dataset local(SparkSession session, List rows, StructType type) {
+    scala.collection.immutable.Seq data =
+        scala.jdk.javaapi.CollectionConverters.asScala(Arrays.asList(rows.toArray())).toSeq();
+    return Dataset.ofRows(
+        session, new LocalRelation(DataTypeUtils.toAttributes(type), data, false, scala.Option.empty()));
+  }
+}

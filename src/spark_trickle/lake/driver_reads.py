@@ -1,0 +1,97 @@
+"""Few rows of an Iceberg table, read on the driver and without a Spark job (DriverReads.java).
+
+A Parquet file has an index of its pages. So the rows at some positions, or with some keys, cost a page of each column
+each, however large the table is: reading them is proportional to the change. Both functions give None where Spark must
+read: other formats, deletes by value, values that are in metadata only, and wherever more would be read than a Spark
+job takes time for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from spark_trickle.lake.files import FileState
+from spark_trickle.lake.jvm import Java, driver_reads
+from spark_trickle.thresholds import DRIVER_CELLS, DRIVER_FILES, LOCAL
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Side = tuple[FileState, int]  # a file that is on one side only, and the weight of its rows
+Touched = tuple[FileState, FileState]  # a file as it was and as it is
+
+
+def read_changed(
+    session: SparkSession,
+    table: Java,
+    columns: Sequence[str],
+    weight: str,
+    sides: Sequence[Side],
+    touched: Sequence[Touched],
+) -> tuple[DataFrame, int] | None:
+    """The rows by which these files differ, as a local relation with a column `weight`, and how many there are."""
+    states = [*(s for s, _ in sides), *(now for _, now in touched)]
+    before: list[FileState | None] = [*(None for _ in sides), *(was for was, _ in touched)]
+    weights = [*(w for _, w in sides), *(0 for _ in touched)]
+    deletes = [[d.file for d in s.deletes] for s in states]
+    deleted_before = [[] if s is None else [d.file for d in s.deletes] for s in before]
+    found = driver_reads(session).changes(
+        session._jsparkSession,
+        table,
+        _list(session, columns),
+        weight,
+        _list(session, (s.file for s in states)),
+        _list(session, (_list(session, d) for d in deleted_before)),
+        _list(session, (_list(session, d) for d in deletes)),
+        _list(session, weights),
+        LOCAL,
+        DRIVER_CELLS,
+    )
+    return _frame(session, found)
+
+
+def look_up(
+    session: SparkSession,
+    table: Java,
+    schema: Java,
+    snapshot: int,
+    columns: Sequence[str],
+    keys: Sequence[str],
+    by: DataFrame,
+    places: Sequence[str] = (),
+) -> tuple[DataFrame, int] | None:
+    """The rows of a snapshot whose `keys` are among those of `by`, in the order of its columns, and how many.
+
+    There may be more: the keys are compared one by one. The columns are those of `schema`. `places` names two more
+    columns, for file and position.
+    """
+    found = driver_reads(session).lookup(
+        session._jsparkSession,
+        table,
+        schema,
+        snapshot,
+        _list(session, columns),
+        _list(session, keys),
+        by._jdf,
+        _list(session, places),
+        LOCAL,
+        DRIVER_CELLS,
+        DRIVER_FILES,
+    )
+    return _frame(session, found)
+
+
+def _frame(session: SparkSession, found: Java) -> tuple[DataFrame, int] | None:
+    from pyspark.sql import DataFrame as Frame
+
+    return None if found is None else (Frame(found[0], session), int(found[1]))
+
+
+def _list(session: SparkSession, items: Iterable[object]) -> Java:
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    made = jvm.java.util.ArrayList()
+    for item in items:
+        made.add(item)
+    return made
