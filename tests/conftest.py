@@ -71,6 +71,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.defaultCatalog": "lake",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
+        # Every query here is new and runs over few rows: compiling it takes longer than running it. The demo, the
+        # command line and the processes that tests start run compiled code.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }

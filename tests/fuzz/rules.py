@@ -27,9 +27,9 @@ from spark_trickle.delta.states import must_store
 from spark_trickle.errors import NotIncremental, TrickleError
 from spark_trickle.model import InputKind, TableName
 from spark_trickle.spark.analyze import Analyzer, data_error
-from spark_trickle.spark.compile import compile_parts, compile_sql, quote
+from spark_trickle.spark.compile import Narrowed, Place, compile_parts, compile_sql, quote
 from spark_trickle.spark.guard import roundtrip
-from spark_trickle.sql.algebra import WEIGHT, Empty, Operator, State
+from spark_trickle.sql.algebra import WEIGHT, AsOf, Empty, Operator, State
 from spark_trickle.sql.lower import LakeTable, lower
 from spark_trickle.sql.prune import prune
 from spark_trickle.sql.trees import at
@@ -93,6 +93,9 @@ class Views:
 
     def total(self, table: TableName) -> int | None:
         return 10 ** (6 + len(table.name) % 3) if self.large else 10
+
+    def stored_rows(self) -> int | None:
+        return None
 
 
 def fill(session: SparkSession, rnd: random.Random, tables: tuple[Table, ...]) -> set[TableName]:
@@ -194,7 +197,15 @@ def problem(
             local(session.sql(sql)).createOrReplaceTempView(name)
             return name
 
-        found_delta = parts.staged(materialize, materialize)
+        def narrow(wanted: Narrowed, keys: str) -> Place:
+            """Only the rows that have the keys: the delta must not need any others."""
+            leaf = wanted.leaf
+            assert isinstance(leaf, AsOf)
+            table = Views().state(leaf.scan.input, leaf.state)
+            same = " AND ".join(f"t.{quote(own)} <=> k.{quote(other)}" for own, other in wanted.keys)
+            return Place(view=materialize(f"SELECT t.* FROM {table} AS t LEFT SEMI JOIN ({keys}) AS k ON {same}"))
+
+        found_delta = parts.staged(materialize, materialize, narrow).sql
         if isinstance(slim, Empty):  # the engine runs no statement then: NULLs without rows have no types
             found_delta = f"SELECT *, 0L AS {WEIGHT} FROM {new} WHERE false"
         odd = session.sql(_difference(root, definition.schema, how, new, old, f"({found_delta})")).collect()

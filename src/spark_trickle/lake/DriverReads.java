@@ -71,10 +71,12 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -146,10 +148,10 @@ public class DriverReads {
    */
   public Object[] changes(
       SparkSession session, Table table, List columns, String weight, List files, List was, List now, List weights,
-      int limit, long cells) throws Exception {
+      int limit, long cells, int opened) throws Exception {
     try {
       Columns asked = new Columns(table, table.schema(), columns);
-      Budget budget = new Budget(limit, cells);
+      Budget budget = new Budget(limit, cells, opened);
       List rows = new ArrayList();
       for (int i = 0; i < files.size(); i++) {
         DataFile file = (DataFile) files.get(i);
@@ -225,9 +227,9 @@ public class DriverReads {
     try {
       Columns asked = new Columns(table, schema, columns);
       Keys wanted = new Keys(table, schema, keys, by, limit);
-      Budget budget = new Budget(limit, cells);
+      Budget budget = new Budget(limit, cells, files);
       List rows = new ArrayList();
-      for (Iterator each = planned(table, schema, snapshot, wanted.filter(), files).iterator(); each.hasNext(); ) {
+      for (Iterator each = planned(table, schema, snapshot, wanted.filter()).iterator(); each.hasNext(); ) {
         Planned task = (Planned) each.next();
         PositionDeleteIndex deleted = deletes(table.io(), task.file, task.deletes);
         find(table.io(), task.file, deleted, wanted, asked, !places.isEmpty(), rows, budget);
@@ -375,9 +377,8 @@ public class DriverReads {
     }
   }
 
-  /** The files of a snapshot that may hold rows the filter is true for; more than `limit` are left for Spark. */
-  private static List planned(Table table, Schema schema, long snapshot, Expression filter, int limit)
-      throws Exception {
+  /** The files of a snapshot that may hold rows the filter is true for. */
+  private static List planned(Table table, Schema schema, long snapshot, Expression filter) throws Exception {
     InclusiveMetricsEvaluator may = new InclusiveMetricsEvaluator(schema, filter);
     Snapshot at = table.snapshot(snapshot);
     Map found = new LinkedHashMap();
@@ -386,7 +387,6 @@ public class DriverReads {
         DataFile file = (DataFile) files.next();
         if (!may.eval(file)) continue;
         found.put(file.location(), new Planned(file));
-        if (found.size() > limit) throw new Unsuited("many files");
       }
     }
     for (Iterator manifests = at.deleteManifests(table.io()).iterator(); manifests.hasNext(); ) {
@@ -439,10 +439,16 @@ public class DriverReads {
   private static class Budget {
     long rows;
     long cells;
+    int files;
 
-    Budget(long rows, long cells) {
+    Budget(long rows, long cells, int files) {
       this.rows = rows;
       this.cells = cells;
+      this.files = files;
+    }
+
+    void file() {
+      if (--files < 0) throw new Unsuited("many files");
     }
 
     void rows(long more) {
@@ -501,7 +507,9 @@ public class DriverReads {
   }
 
   /** The reader of a file, whose indexes will be those of these columns. */
-  private static ParquetFileReader open(FileIO io, DataFile file, Columns asked, Columns keys) throws Exception {
+  private static ParquetFileReader open(FileIO io, DataFile file, Columns asked, Columns keys, Budget budget)
+      throws Exception {
+    budget.file();
     if (file.format() != FileFormat.PARQUET || file.keyMetadata() != null) throw new Unsuited("another format");
     Method adapt = Class.forName("org.apache.iceberg.parquet.ParquetIO", true, FileIO.class.getClassLoader())
         .getDeclaredMethod("file", new Class[] {org.apache.iceberg.io.InputFile.class});
@@ -547,7 +555,7 @@ public class DriverReads {
       all = all && found[c] != null;
     }
     if (all) return found;
-    ParquetFileReader reader = open(io, file, asked, null);
+    ParquetFileReader reader = open(io, file, asked, null, budget);
     try {
       List blocks = reader.getFooter().getBlocks();
       for (int c = 0; c < found.length; c++) {
@@ -599,7 +607,7 @@ public class DriverReads {
       add(whole, positions, 0, file, positions, weight, places, into);
       return;
     }
-    ParquetFileReader reader = open(io, file, asked, null);
+    ParquetFileReader reader = open(io, file, asked, null, budget);
     try {
       long start = 0;
       int from = 0;
@@ -704,9 +712,11 @@ public class DriverReads {
   /** Decodes the rows from `first` to `end` and keeps those asked for, from the one at `at` on; returns the next. */
   private static int take(
       ParquetValueReader decoder, long first, long end, long[] within, int at, DataType type, Object[] into) {
+    // Arrays and maps inside other values are used again for the next row, and a copy of the outer value keeps them.
+    boolean isNested = type instanceof ArrayType || type instanceof MapType || type instanceof StructType;
     InternalRow row = null;
     for (long r = first; r < end && at < within.length; r++) {
-      row = (InternalRow) decoder.read(row);
+      row = (InternalRow) decoder.read(isNested ? null : row);
       if (r == within[at]) {
         into[at] = row.isNullAt(0) ? null : InternalRow.copyValue(row.get(0, type));
         at++;
@@ -751,7 +761,7 @@ public class DriverReads {
       read(io, file, sorted(matching), asked, null, places, into, budget);
       return;
     }
-    ParquetFileReader reader = open(io, file, asked, compared);
+    ParquetFileReader reader = open(io, file, asked, compared, budget);
     try {
       MessageType schema = reader.getFileMetaData().getSchema();
       FilterPredicate filter = null;

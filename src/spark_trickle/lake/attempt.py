@@ -39,6 +39,12 @@ from spark_trickle.spark.settings import ENGINE, FIXED, PINNED, Pins, is_fixed, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# How statements over local relations alone are run: compiling code and broadcasting take longer than a few rows do.
+_LOCAL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
 PINNED_NAMESPACE = "_pinned"  # old states whose schema differs from the cut's
 
 
@@ -47,6 +53,19 @@ class Slot:
     catalog: str
     session: SparkSession
     pins: dict[str, str | None]  # what the session has now
+    tuned: dict[str, str | None] = field(default_factory=dict)  # the same, of what bears on speed alone
+    own: dict[str, str | None] = field(default_factory=dict)  # what it had of this at first
+
+    def tune(self, wanted: Mapping[str, str]) -> None:
+        """Run under these, and otherwise under what the session had at first."""
+        for key in wanted:
+            if key not in self.own:
+                self.own[key] = self.tuned[key] = self.session.conf.get(key, None)
+        for key, before in self.own.items():
+            value = wanted.get(key, before)
+            if self.tuned[key] != value:
+                set_conf(self.session, key, value)
+                self.tuned[key] = value
 
     def apply(self, pins: Pins) -> None:
         """Set what differs: every call to the JVM costs."""
@@ -103,15 +122,18 @@ class Attempt:
         parts = ".".join(map(quote, namespace.split("."))) if namespace else ""
         self.session.sql(f"USE {quote(self.slot.catalog)}" + (f".{parts}" if parts else ""))
 
-    def tune(self, *, small: bool) -> None:
-        """Plans over few rows run in one piece: adaptive execution would cut them into jobs to learn their sizes."""
-        conf = self.session.conf
-        conf.set("spark.sql.adaptive.enabled", "false" if small else "true")
-        conf.set("spark.sql.shuffle.partitions", "1" if small else str(self.partitions))
+    def tune(self, *, small: bool, local: bool = False) -> None:
+        """Plans over few rows run in one piece: adaptive execution would cut them into jobs to learn their sizes.
+
+        `local`: they read no table at all.
+        """
+        wanted = {
+            "spark.sql.adaptive.enabled": "false" if small else "true",
+            "spark.sql.shuffle.partitions": "1" if small else str(self.partitions),
+        }
         if small:
-            conf.set("spark.sql.leafNodeDefaultParallelism", "1")
-        else:
-            conf.unset("spark.sql.leafNodeDefaultParallelism")
+            wanted["spark.sql.leafNodeDefaultParallelism"] = "1"
+        self.slot.tune(wanted | _LOCAL if local else wanted)
 
     def view_name(self, what: str) -> str:
         """A fresh name for a temporary view of this attempt, dropped at its end."""

@@ -31,6 +31,8 @@ def read_changed(
     touched: Sequence[Touched],
 ) -> tuple[DataFrame, int] | None:
     """The rows by which these files differ, as a local relation with a column `weight`, and how many there are."""
+    if not DRIVER_FILES:
+        return None
     states = [*(s for s, _ in sides), *(now for _, now in touched)]
     before: list[FileState | None] = [*(None for _ in sides), *(was for was, _ in touched)]
     weights = [*(w for _, w in sides), *(0 for _ in touched)]
@@ -47,6 +49,7 @@ def read_changed(
         _list(session, weights),
         LOCAL,
         DRIVER_CELLS,
+        DRIVER_FILES,
     )
     return _frame(session, found)
 
@@ -66,6 +69,8 @@ def look_up(
     There may be more: the keys are compared one by one. The columns are those of `schema`. `places` names two more
     columns, for file and position.
     """
+    if not DRIVER_FILES:
+        return None
     found = driver_reads(session).lookup(
         session._jsparkSession,
         table,

@@ -35,7 +35,12 @@ from spark_trickle.sql.scalar import in_ddl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PROPERTIES = {STREAM_TABLE_MARK: "true", "write.metadata.compression-codec": "none"}
+# Pages of few rows: looking a row up reads the pages that hold it (DriverReads.java). Iceberg's default is 20,000.
+PROPERTIES = {
+    STREAM_TABLE_MARK: "true",
+    "write.metadata.compression-codec": "none",
+    "write.parquet.page-row-limit": "2000",
+}
 
 
 def create(attempt: Attempt, name: TableName, columns: Sequence[Column], options: TableOptions) -> str:

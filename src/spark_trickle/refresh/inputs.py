@@ -125,6 +125,7 @@ class Feeds:
     _checkpoints: dict[str, DataFrame] = field(default_factory=dict)  # by the view over them
     _old: dict[TableName, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)  # rows of materialized views
+    local_views: set[str] = field(default_factory=set)  # those of them that are local relations
 
     def open(self, item: Input) -> Feed:
         """Plan the feed of a changed input; counts its rows only where metadata does not tell."""
@@ -202,6 +203,7 @@ class Feeds:
         view = self.attempt.view_name(what)
         frame.createOrReplaceTempView(view)
         self.sizes[view] = rows
+        self.local_views.add(view)
         return view
 
     def materialize_small(self, frame: DataFrame, what: str, summed: Sequence[str] = ()) -> Materialized | None:
@@ -224,6 +226,10 @@ class Feeds:
     @property
     def all_small(self) -> bool:
         return all(self.rows.get(n, SMALL + 1) <= SMALL for n in self.changed)
+
+    def all_local(self, tables: Iterable[TableName]) -> bool:
+        """Whether the changes of these are on the driver."""
+        return all(self._views.get(t) in self.local_views for t in tables)
 
     @property
     def append_only(self) -> bool:
@@ -269,9 +275,12 @@ class Feeds:
             if frame is None:  # asked for only when the pass that drops unchanged inputs is switched off
                 weight = quote(self.weight(table))
                 return f"(SELECT *, 0L AS {weight} FROM {self.attempt.qualified(table)} WHERE false)"
-            view = self.attempt.view_name("changes")
-            frame.createOrReplaceTempView(view)
-            self._views[table] = view
+            feed = self.feeds[table]
+            if feed.is_local and feed.rows is not None:
+                self._views[table] = self.name(frame, "changes", feed.rows)
+            else:
+                self._views[table] = self.attempt.view_name("changes")
+                frame.createOrReplaceTempView(self._views[table])
         return quote(self._views[table])
 
     def weight(self, table: TableName) -> str:

@@ -21,7 +21,6 @@ from spark_trickle.sql.algebra import (
     FILE,
     POSITION,
     Aggregate,
-    Changes,
     Distinct,
     Empty,
     Named,
@@ -32,7 +31,6 @@ from spark_trickle.sql.algebra import (
     keep,
 )
 from spark_trickle.sql.scalar import call, column, number
-from spark_trickle.sql.trees import tables
 from spark_trickle.thresholds import LOCAL, MANY_POSITIONS, SMALL
 
 if TYPE_CHECKING:
@@ -141,7 +139,7 @@ class Runner:
         parts = compile_parts(tree, leaves)
         twice = parts.feeds_read_twice()
         if any(p.narrowed for p in parts.ctes):  # by the keys of changes: they are read once more
-            twice |= {t for p in parts.ctes if isinstance(p.op, Changes) for t in tables(p.op)}
+            twice |= parts.reads()
         if twice:
             for name in twice:
                 self.feeds.keep(name)
@@ -154,7 +152,12 @@ class Runner:
             found = self.feeds.materialize_small(session.sql(sql), "step")
             return None if found is None else found.view
 
-        return session.sql(parts.staged(shared, if_small, self._narrow))
+        self.feeds.attempt.tune(small=self.feeds.all_small)
+        staged = parts.staged(shared, if_small, self._narrow)
+        if not staged.tables and self.feeds.all_local(parts.reads()):
+            self.feeds.attempt.tune(small=True, local=True)
+            return session.sql(staged.in_one_piece(self.feeds.local_views))
+        return session.sql(staged.sql)
 
     def _narrow(self, wanted: Narrowed, keys: str) -> Place | None:
         """The rows of a table with these keys: read on the driver if they are few, else the table under a condition."""

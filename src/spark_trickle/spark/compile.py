@@ -143,6 +143,21 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Staged:
+    """A statement whose parts were computed before."""
+
+    sql: str
+    tables: bool  # whether it reads any, besides views and changes
+
+    def in_one_piece(self, views: Iterable[str]) -> str:
+        """The same, where each of these views is read as one partition: nothing needs to be shuffled or broadcast."""
+        sql = _BROADCAST.sub("", self.sql)
+        for view in views:
+            sql = sql.replace(f"FROM {quote(view)}", f"FROM (SELECT /*+ COALESCE(1) */ * FROM {quote(view)})")
+        return sql
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """A compiled tree: its CTEs, each after those it reads, and the SELECT over the last."""
 
@@ -157,7 +172,7 @@ class Parts:
         materialize: Callable[[str], str],
         if_small: Callable[[str], str | None],
         narrow: Callable[[Narrowed, str], Place | None],
-    ) -> str:
+    ) -> Staged:
         """The SQL with shared parts and steps computed before.
 
         `materialize` runs a query and names its result; `if_small` gives up when there are many rows. `narrow` finds
@@ -192,7 +207,9 @@ class Parts:
                 if view is not None:
                     known.add(part.name)
                     ctes[part.name] = f"SELECT * FROM {quote(view)}"
-        return _reduced(ctes, self.body)
+        sql = _reduced(ctes, self.body)
+        left = [p for p in self.ctes if isinstance(p.op, Scan | AsOf | Stored) and ctes[p.name].startswith(p.sql)]
+        return Staged(sql, tables=bool({p.name for p in left} & set(_NAME.findall(sql))))
 
     def shared(self) -> tuple[Part, ...]:
         """Parts of a change that are read more than once and are more than a change of a table: computed once, they
@@ -200,6 +217,10 @@ class Parts:
         by its hint: computed before, it has a size that Spark knows."""
         uses = self._uses()
         return tuple(p for p in self.ctes if uses[p.name] > 1 and _is_derived_change(p.op))
+
+    def reads(self) -> frozenset[TableName]:
+        """The tables whose changes it reads."""
+        return frozenset(p.op.scan.input for p in self.ctes if isinstance(p.op, Changes))
 
     def feeds_read_twice(self) -> frozenset[TableName]:
         uses = self._uses()
@@ -227,6 +248,7 @@ def _reduced(ctes: Mapping[str, str], body: str) -> str:
 
 
 PLACES = ("_file", "_pos")  # Iceberg's columns of a row's place
+_BROADCAST = re.compile(r"/\*\+ BROADCAST\([^)]*\) \*/ ")
 _NAME = re.compile(r"(?<![`\w.])[a-z]+_\d+(?![`\w])")
 
 
@@ -452,8 +474,11 @@ class _Compiler:
 
     @sql.register
     def _restrict(self, op: Restrict) -> str:
-        by = self.name(op.by)
-        child = self.narrowed(op.child, op.keys, by) if op.keys else self.name(op.child)
+        if self.steps and op.keys:
+            by = self.name(op.by)  # its keys are known before the child is read
+            child = self.narrowed(op.child, op.keys, by)
+        else:
+            child, by = self.name(op.child), self.name(op.by)
         if not op.keys:
             return f"SELECT {_list(op.columns)} FROM {child} WHERE EXISTS (SELECT 1 FROM {by})"
         hint = f"/*+ BROADCAST({by}) */ " if self.is_small(op.by) else ""
