@@ -4,7 +4,7 @@ For each operator there are two stream tables with the same definition, one DIFF
 sources. After each change both are refreshed, one after the other, and the one who goes first alternates. Reported are
 medians, the ratio, and where the time of the DIFFERENTIAL went, from the engine's own history.
 
-    python benchmarks/bench.py [--rows 1000000] [--repeat 2] [--json FILE]
+    python benchmarks/bench.py [--rows 1000000] [--repeat 2] [--sizes 10,1000,10000] [--warm-up 2] [--json FILE]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +92,10 @@ class Changes:
         self.next += count
 
 
-def measure(tr: Trickle, rows: int, repeat: int) -> list[dict[str, Any]]:
+def measure(tr: Trickle, rows: int, repeat: int, sizes: Sequence[int], warm_up: int) -> list[dict[str, Any]]:
     changes, report = Changes(tr, rows), []
-    cells = [("none", 0)] + [(k, n) for k in ("append", "mix") for n in (10, rows // 1000, rows // 100)]
-    for kind, count in [("append", 10), ("mix", 10)]:  # warm-up: the first plans of a process are slow
+    cells = [("none", 0)] + [(k, n) for k in ("append", "mix") for n in sizes]
+    for kind, count in [("append", 10), ("mix", 10)] * warm_up:  # the first plans of a process are slow
         changes.apply(kind, count)
         for operator in DEFINITIONS:
             for name in names(operator):
@@ -159,8 +160,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--sizes", help="changed rows, separated by commas (10, a thousandth and a hundredth)")
+    parser.add_argument("--warm-up", type=int, default=1, help="rounds of changes before anything is measured")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     options = parser.parse_args()
+    sizes = [10, options.rows // 1000, options.rows // 100]
+    if options.sizes:
+        sizes = [int(n) for n in options.sizes.split(",")]
     folder = Path(tempfile.mkdtemp(prefix="trickle-bench-"))
     started = time.perf_counter()
     try:
@@ -172,7 +178,7 @@ def main() -> int:
             print(f"{options.rows:,} orders, {CUSTOMERS:,} customers; medians of {options.repeat}\n")
             print("| operator | change | rows | DIFFERENTIAL | FULL | times faster | stages of DIFFERENTIAL |")
             print("|---|---|---|---|---|---|---|")
-            report = measure(tr, options.rows, options.repeat)
+            report = measure(tr, options.rows, options.repeat, sizes, options.warm_up)
             wrong = [n for o in DEFINITIONS for n in names(o) if not tr.verify(n).equal]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,15 @@ collect_ignore = ["engine/shop_functions.py"]  # a module of functions for the l
 PACKAGES = ",".join((ICEBERG, SQLITE, POSTGRES))
 # These tests compare every result themselves; tests/engine/test_definition_check.py and the fuzzer have the check on.
 QUICK: dict[str, Any] = {"shuffle_partitions": 2, "check_definition": "off"}
+
+
+class _Fails(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        pytest.fail(record.getMessage())
+
+
+# The engine would go on, by Spark; here it is a fault.
+logging.getLogger("spark_trickle.lake.driver_reads").addHandler(_Fails())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

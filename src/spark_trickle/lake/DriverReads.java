@@ -105,6 +105,13 @@ public class DriverReads {
     }
   }
 
+  /** A file that could not be read: Spark will tell what is wrong with it. */
+  public static class ReadFailed extends RuntimeException {
+    public ReadFailed(Exception cause) {
+      super(cause.toString(), cause);
+    }
+  }
+
   // -- manifests ------------------------------------------------------------------------------------------------------
 
   /** The data files of manifests, without their statistics. */
@@ -169,6 +176,8 @@ public class DriverReads {
       return new Object[] {local(session, rows, type), Integer.valueOf(rows.size())};
     } catch (Unsuited left) {
       return null;
+    } catch (Exception failed) {
+      throw new ReadFailed(failed);
     }
   }
 
@@ -228,12 +237,7 @@ public class DriverReads {
       Columns asked = new Columns(table, schema, columns);
       Keys wanted = new Keys(table, schema, keys, by, limit);
       Budget budget = new Budget(limit, cells, files);
-      List rows = new ArrayList();
-      for (Iterator each = planned(table, schema, snapshot, wanted.filter()).iterator(); each.hasNext(); ) {
-        Planned task = (Planned) each.next();
-        PositionDeleteIndex deleted = deletes(table.io(), task.file, task.deletes);
-        find(table.io(), task.file, deleted, wanted, asked, !places.isEmpty(), rows, budget);
-      }
+      List rows = found(table, schema, snapshot, asked, wanted, !places.isEmpty(), budget);
       StructType type = asked.type;
       for (int i = 0; i < places.size(); i++) {
         type = type.add((String) places.get(i), i == 0 ? DataTypes.StringType : DataTypes.LongType);
@@ -241,6 +245,23 @@ public class DriverReads {
       return new Object[] {local(session, rows, type), Integer.valueOf(rows.size())};
     } catch (Unsuited left) {
       return null;
+    }
+  }
+
+  private static List found(
+      Table table, Schema schema, long snapshot, Columns asked, Keys keys, boolean places, Budget budget) {
+    try {
+      List rows = new ArrayList();
+      for (Iterator each = planned(table, schema, snapshot, keys.filter()).iterator(); each.hasNext(); ) {
+        Planned task = (Planned) each.next();
+        PositionDeleteIndex deleted = deletes(table.io(), task.file, task.deletes);
+        find(table.io(), task.file, deleted, keys, asked, places, rows, budget);
+      }
+      return rows;
+    } catch (Unsuited left) {
+      throw left;
+    } catch (Exception failed) {
+      throw new ReadFailed(failed);
     }
   }
 
@@ -416,8 +437,8 @@ public class DriverReads {
 
   /** The files of a manifest with their statistics. */
   private static List filesOf(ManifestFile manifest, Table table) throws Exception {
-    // Files of a manifest without sequence numbers get those of its entry in the snapshot's list.
-    String key = manifest.path() + " " + manifest.sequenceNumber();
+    // Files get sequence numbers and row ids from the entry of their manifest in the snapshot's list.
+    String key = manifest.path() + " " + manifest.sequenceNumber() + " " + manifest.firstRowId();
     List known = cached(key);
     if (known != null) return known;
     List found = new ArrayList();

@@ -94,6 +94,7 @@ class Attempt:
     deltas: dict[TableName, Delta] = field(default_factory=dict)  # what this attempt wrote, for consumers in it
     checkpoints: list[DataFrame] = field(default_factory=list)  # behind the deltas; released at the end
     to_come: frozenset[TableName] = frozenset()  # stream tables that this attempt refreshes after the present one
+    _small: bool = False  # whether statements over tables are tuned for few rows
 
     @property
     def session(self) -> SparkSession:
@@ -122,11 +123,14 @@ class Attempt:
         parts = ".".join(map(quote, namespace.split("."))) if namespace else ""
         self.session.sql(f"USE {quote(self.slot.catalog)}" + (f".{parts}" if parts else ""))
 
-    def tune(self, *, small: bool, local: bool = False) -> None:
+    def tune(self, *, small: bool | None = None, local: bool = False) -> None:
         """Plans over few rows run in one piece: adaptive execution would cut them into jobs to learn their sizes.
 
-        `local`: they read no table at all.
+        `local`: they read no table at all. `small`: None is what it was.
         """
+        if small is not None:
+            self._small = small
+        small = local or self._small
         wanted = {
             "spark.sql.adaptive.enabled": "false" if small else "true",
             "spark.sql.shuffle.partitions": "1" if small else str(self.partitions),

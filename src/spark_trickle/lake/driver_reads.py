@@ -8,16 +8,18 @@ job takes time for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from spark_trickle.lake.files import FileState
-from spark_trickle.lake.jvm import Java, driver_reads
+from spark_trickle.lake.jvm import Java, driver_reads, why
 from spark_trickle.thresholds import DRIVER_CELLS, DRIVER_FILES, LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_log = logging.getLogger(__name__)
 Side = tuple[FileState, int]  # a file that is on one side only, and the weight of its rows
 Touched = tuple[FileState, FileState]  # a file as it was and as it is
 
@@ -38,7 +40,8 @@ def read_changed(
     weights = [*(w for _, w in sides), *(0 for _ in touched)]
     deletes = [[d.file for d in s.deletes] for s in states]
     deleted_before = [[] if s is None else [d.file for d in s.deletes] for s in before]
-    found = driver_reads(session).changes(
+    found = _tried(
+        driver_reads(session).changes,
         session._jsparkSession,
         table,
         _list(session, columns),
@@ -71,7 +74,8 @@ def look_up(
     """
     if not DRIVER_FILES:
         return None
-    found = driver_reads(session).lookup(
+    found = _tried(
+        driver_reads(session).lookup,
         session._jsparkSession,
         table,
         schema,
@@ -85,6 +89,19 @@ def look_up(
         DRIVER_FILES,
     )
     return _frame(session, found)
+
+
+def _tried(read: Callable[..., Java], *arguments: object) -> Java:
+    """A file that cannot be read here is read by Spark, which tells what is wrong with it."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return read(*arguments)
+    except Py4JJavaError as error:
+        if "ReadFailed" not in error.java_exception.getClass().getName():
+            raise  # for the values of the keys
+        _log.warning("rows could not be read on the driver: %s", why(error))
+        return None
 
 
 def _frame(session: SparkSession, found: Java) -> tuple[DataFrame, int] | None:

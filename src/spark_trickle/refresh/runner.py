@@ -152,10 +152,10 @@ class Runner:
             found = self.feeds.materialize_small(session.sql(sql), "step")
             return None if found is None else found.view
 
-        self.feeds.attempt.tune(small=self.feeds.all_small)
+        self.feeds.attempt.tune()
         staged = parts.staged(shared, if_small, self._narrow)
         if not staged.tables and self.feeds.all_local(parts.reads()):
-            self.feeds.attempt.tune(small=True, local=True)
+            self.feeds.attempt.tune(local=True)
             return session.sql(staged.in_one_piece(self.feeds.local_views))
         return session.sql(staged.sql)
 

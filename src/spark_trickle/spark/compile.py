@@ -163,6 +163,7 @@ class Parts:
 
     ctes: tuple[Part, ...]
     body: str
+    is_table: bool  # whether it is a table alone
 
     def sql(self) -> str:
         return _with({p.name: p.sql for p in self.ctes}, self.body)
@@ -204,12 +205,14 @@ class Parts:
             if part.name in shared or part.step:
                 run = materialize if part.name in shared else if_small
                 view = run(_reduced(ctes, f"SELECT * FROM {part.name}"))
-                if view is not None:
+                if view is None:
+                    large.add(part.name)
+                else:
                     known.add(part.name)
                     ctes[part.name] = f"SELECT * FROM {quote(view)}"
         sql = _reduced(ctes, self.body)
-        left = [p for p in self.ctes if isinstance(p.op, Scan | AsOf | Stored) and ctes[p.name].startswith(p.sql)]
-        return Staged(sql, tables=bool({p.name for p in left} & set(_NAME.findall(sql))))
+        left = {p.name for p in self.ctes if isinstance(p.op, _TABLES) and ctes[p.name].startswith(p.sql)}
+        return Staged(sql, tables=self.is_table or not left.isdisjoint(_NAME.findall(sql)))
 
     def shared(self) -> tuple[Part, ...]:
         """Parts of a change that are read more than once and are more than a change of a table: computed once, they
@@ -247,6 +250,7 @@ def _reduced(ctes: Mapping[str, str], body: str) -> str:
     return _with({n: sql for n, sql in ctes.items() if n in needed}, body)
 
 
+_TABLES = (Scan, AsOf, Stored)
 PLACES = ("_file", "_pos")  # Iceberg's columns of a row's place
 _BROADCAST = re.compile(r"/\*\+ BROADCAST\([^)]*\) \*/ ")
 _NAME = re.compile(r"(?<![`\w.])[a-z]+_\d+(?![`\w])")
@@ -288,7 +292,7 @@ def _compiled(tree: Operator, leaves: Leaves, *, steps: bool) -> Parts:
         body = f"SELECT {_list(tree.columns)} FROM {compiler.name(tree)}"
     else:
         body = compiler.sql(tree)
-    return Parts(tuple(compiler.ctes), body)
+    return Parts(tuple(compiler.ctes), body, is_table=isinstance(tree, _TABLES))
 
 
 def _leaf_fields(op: Operator) -> tuple[ScanColumn, ...]:
@@ -445,7 +449,7 @@ class _Compiler:
 
     def narrowed(self, op: Operator, keys: Sequence[Item], by: str) -> str:
         """The name of a relation of which rows with these keys are needed; the keys' names are those in `by`."""
-        if not self.steps or open_levels(op):
+        if not self.steps or open_levels(op) or not _NAME.fullmatch(by):
             return self.name(op)
         if isinstance(op, Project | Filter):
             below = keys
@@ -474,7 +478,7 @@ class _Compiler:
 
     @sql.register
     def _restrict(self, op: Restrict) -> str:
-        if self.steps and op.keys:
+        if self.steps and op.keys and self.is_small(op.by):
             by = self.name(op.by)  # its keys are known before the child is read
             child = self.narrowed(op.child, op.keys, by)
         else:
@@ -555,6 +559,7 @@ class _Compiler:
         conditions = list(op.conditions)
         hint = f"/*+ BROADCAST({self.name(current)}) */ " if self.is_small(current) and others else ""
         stepwise = self.steps and is_change(current) and not open_levels(op)
+        few = self.is_small(current)
         # What was materialized before has nothing to compute first.
         grown = bool(tables(current)) and not self.is_small(current)
         seen, text = set(current.columns), self.name(current)
@@ -562,9 +567,9 @@ class _Compiler:
             if stepwise and grown and self.is_large(following):
                 seen &= {c for s in conditions for c in s.columns}.union(op.columns)
                 text = self._step(op, f"SELECT {hint}{_list(sorted(seen))} FROM {text}")
-                hint, grown = "", False
+                hint, grown, few = "", False, True
             # What was computed, or is a relation by itself, tells which rows can be partners.
-            told = stepwise and not grown
+            told = stepwise and few and not grown
             name = self.partners(following, seen, conditions, text) if told else self.name(following)
             seen |= set(following.columns)
             ready = [c for c in conditions if c.columns <= seen]
