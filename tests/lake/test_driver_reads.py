@@ -186,3 +186,33 @@ def test_the_condition_of_a_scan_leaves_out_others(spark: SparkSession) -> None:
     condition = condition_within(spark.sql("SELECT * FROM VALUES (2L), (5L) AS t(k)"), there)
     assert condition == "(`k` BETWEEN 2L AND 5L AND `k` IN (2L, 5L))"
     assert [r[0] for r in there.where(condition).collect()] == [2, 5]
+
+
+def test_bounds_of_bytes_that_are_no_text_leave_nothing_out(spark: SparkSession) -> None:
+    name = f"lake.d.t{random.SystemRandom().randrange(10**9)}"
+    spark.sql("CREATE SCHEMA IF NOT EXISTS lake.d")
+    spark.sql(f"CREATE TABLE {name} (k STRING) USING iceberg TBLPROPERTIES ({SMALL_PAGES})")
+    spark.sql(
+        f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ CASE WHEN id = 0 THEN CAST(X'80' AS STRING) "
+        f"ELSE concat('д', id) END FROM range({ROWS})"
+    )
+    found = looked_up(spark, name, ["k"], ["k"], keys_of(spark, "SELECT 'д77' AS k"))
+    assert found is not None
+    assert [r[0] for r in found.collect()] == ["д77"]
+    spark.sql(f"DROP TABLE {name} PURGE")
+
+
+def test_a_field_of_a_struct_that_was_made_again(spark: SparkSession) -> None:
+    name = f"lake.d.t{random.SystemRandom().randrange(10**9)}"
+    spark.sql("CREATE SCHEMA IF NOT EXISTS lake.d")
+    spark.sql(f"CREATE TABLE {name} (k BIGINT, s STRUCT<a: INT, b: INT>) USING iceberg")
+    spark.sql(f"INSERT INTO {name} SELECT 1, named_struct('a', 7, 'b', 8)")
+    by = keys_of(spark, "SELECT 1L AS k")
+    for expected in ((7, 8), (8, None)):
+        found = looked_up(spark, name, ["s"], ["k"], by)
+        assert found is not None
+        assert [tuple(r[0]) for r in found.collect()] == [expected]
+        if expected[1] is not None:
+            spark.sql(f"ALTER TABLE {name} DROP COLUMN s.a")
+            spark.sql(f"ALTER TABLE {name} ADD COLUMN s.a INT")
+    spark.sql(f"DROP TABLE {name} PURGE")

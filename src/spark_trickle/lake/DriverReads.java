@@ -2,6 +2,8 @@ package trickle.lake;
 
 import java.lang.reflect.Method;
 import java.math.BigDecimal;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -45,6 +47,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.conf.PlainParquetConfigurati
 import org.apache.iceberg.shaded.org.apache.parquet.filter2.compat.FilterCompat;
 import org.apache.iceberg.shaded.org.apache.parquet.filter2.predicate.FilterApi;
 import org.apache.iceberg.shaded.org.apache.parquet.filter2.predicate.FilterPredicate;
+import org.apache.iceberg.shaded.org.apache.parquet.filter2.predicate.Operators;
 import org.apache.iceberg.shaded.org.apache.parquet.filter2.statisticslevel.StatisticsFilter;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.BlockMetaData;
@@ -55,6 +58,7 @@ import org.apache.iceberg.shaded.org.apache.parquet.internal.filter2.columnindex
 import org.apache.iceberg.shaded.org.apache.parquet.internal.filter2.columnindex.RowRanges;
 import org.apache.iceberg.shaded.org.apache.parquet.io.InputFile;
 import org.apache.iceberg.shaded.org.apache.parquet.io.api.Binary;
+import org.apache.iceberg.shaded.org.apache.parquet.schema.LogicalTypeAnnotation;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.MessageType;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.PrimitiveType;
 import org.apache.iceberg.shaded.org.apache.parquet.schema.Type;
@@ -93,10 +97,8 @@ import scala.runtime.AbstractFunction0;
  */
 public class DriverReads {
 
-  private static final ParquetReadOptions OPTIONS =
-      ParquetReadOptions.builder(new PlainParquetConfiguration()).build();  // the plain builder parses Hadoop's files
-
   private static final int LISTS = 200;
+  private static final org.apache.iceberg.types.Type.TypeID UUID_TYPE = org.apache.iceberg.types.Type.TypeID.UUID;
 
   /** What is left for Spark to read. */
   public static class Unsuited extends RuntimeException {
@@ -228,7 +230,7 @@ public class DriverReads {
 
   /**
    * The rows of a snapshot that have in each of `keys` some value that `by` has there: {frame, number of rows}, or
-   * null. There may be rows whose keys are of different rows of `by`. With `places`, two columns more: file and position.
+   * null. There may be rows whose keys are of different rows of `by`. With `places` two columns more: file and position.
    */
   public Object[] lookup(
       SparkSession session, Table table, Schema schema, long snapshot, List columns, List keys, Dataset by, List places,
@@ -311,6 +313,7 @@ public class DriverReads {
       for (int k = 0; k < values.length; k++) {
         String name = columns.fields[k].name();
         if (name.indexOf('.') >= 0) continue;  // for Iceberg a field of a struct
+        if (columns.fields[k].type().typeId() == UUID_TYPE) continue;  // Iceberg orders them unlike their bounds
         found = Expressions.and(found, within(name, values[k], columns.types[k]));
       }
       return found;
@@ -375,11 +378,11 @@ public class DriverReads {
     }
   }
 
-  /** Files of manifests, which never change: an LRU cache by the path of the manifest, of so many files in all. */
+  /** Files of manifests, which never change: an LRU cache by the path of the manifest, of so many statistics in all. */
   private static final Map MANIFESTS = new LinkedHashMap(16, 0.75f, true);
 
-  private static final int CACHED_FILES = 200000;
-  private static int cached = 0;
+  private static final long CACHED_STATISTICS = 400000;
+  private static long cached = 0;
 
   private static List cached(String key) {
     synchronized (MANIFESTS) {
@@ -389,13 +392,22 @@ public class DriverReads {
 
   private static void keep(String key, List files) {
     synchronized (MANIFESTS) {
-      if (MANIFESTS.put(key, files) == null) cached += files.size();
+      if (MANIFESTS.put(key, files) == null) cached += weight(files);
       Iterator eldest = MANIFESTS.values().iterator();
-      while (cached > CACHED_FILES && MANIFESTS.size() > 1) {
-        cached -= ((List) eldest.next()).size();
+      while (cached > CACHED_STATISTICS && MANIFESTS.size() > 1) {
+        cached -= weight((List) eldest.next());
         eldest.remove();
       }
     }
+  }
+
+  private static long weight(List files) {
+    long found = 1;
+    for (int i = 0; i < files.size(); i++) {
+      Map counts = ((ContentFile) files.get(i)).valueCounts();
+      found += 1 + (counts == null ? 0 : counts.size());
+    }
+    return found;
   }
 
   /** The files of a snapshot that may hold rows the filter is true for. */
@@ -406,8 +418,8 @@ public class DriverReads {
     for (Iterator manifests = at.dataManifests(table.io()).iterator(); manifests.hasNext(); ) {
       for (Iterator files = filesOf((ManifestFile) manifests.next(), table).iterator(); files.hasNext(); ) {
         DataFile file = (DataFile) files.next();
-        if (!may.eval(file)) continue;
-        found.put(file.location(), new Planned(file));
+        if (!isDoubtful(file, schema) && !may.eval(file)) continue;
+        if (found.put(file.location(), new Planned(file)) != null) throw new Unsuited("a file that is there twice");
       }
     }
     for (Iterator manifests = at.deleteManifests(table.io()).iterator(); manifests.hasNext(); ) {
@@ -426,6 +438,25 @@ public class DriverReads {
     return new ArrayList(found.values());
   }
 
+  /**
+   * Whether a bound of a text is not one: the writer of statistics decodes texts, and bytes that are not valid UTF-8
+   * become U+FFFD.
+   */
+  private static boolean isDoubtful(DataFile file, Schema schema) {
+    Map[] bounds = new Map[] {file.lowerBounds(), file.upperBounds()};
+    for (int side = 0; side < 2; side++) {
+      if (bounds[side] == null) continue;
+      for (Iterator each = bounds[side].entrySet().iterator(); each.hasNext(); ) {
+        Map.Entry bound = (Map.Entry) each.next();
+        org.apache.iceberg.types.Type type = schema.findType(((Integer) bound.getKey()).intValue());
+        if (type == null || type.typeId() != org.apache.iceberg.types.Type.TypeID.STRING) continue;
+        ByteBuffer bytes = (ByteBuffer) ((ByteBuffer) bound.getValue()).duplicate();
+        if (StandardCharsets.UTF_8.decode(bytes).toString().indexOf('\uFFFD') >= 0) return true;
+      }
+    }
+    return false;
+  }
+
   /** A deletion vector holds all deleted positions: it replaces older position deletes of its file. */
   private static void onlyVectors(List deletes) {
     List vectors = new ArrayList();
@@ -438,7 +469,9 @@ public class DriverReads {
   /** The files of a manifest with their statistics. */
   private static List filesOf(ManifestFile manifest, Table table) throws Exception {
     // Files get sequence numbers and row ids from the entry of their manifest in the snapshot's list.
-    String key = manifest.path() + " " + manifest.sequenceNumber() + " " + manifest.firstRowId();
+    // Their partition values have the types that the table has now.
+    String key = manifest.path() + " " + manifest.sequenceNumber() + " " + manifest.firstRowId() + " "
+        + ((PartitionSpec) table.specs().get(Integer.valueOf(manifest.partitionSpecId()))).partitionType();
     List known = cached(key);
     if (known != null) return known;
     List found = new ArrayList();
@@ -537,17 +570,23 @@ public class DriverReads {
     adapt.setAccessible(true);
     InputFile input = (InputFile) adapt.invoke(
         null, new Object[] {io.newInputFile(file.location(), file.fileSizeInBytes())});
-    ParquetFileReader reader = ParquetFileReader.open(input, OPTIONS);
-    MessageType schema = reader.getFileMetaData().getSchema();
-    if (!ParquetSchemaUtil.hasIds(schema)) {
-      reader.close();
-      throw new Unsuited("a file without field ids");
+    // Options of its own: they hold decompressors, which the reader gives back when it is closed. With a plain
+    // configuration, because otherwise Hadoop's files are parsed.
+    ParquetReadOptions options = ParquetReadOptions.builder(new PlainParquetConfiguration()).build();
+    ParquetFileReader reader = ParquetFileReader.open(input, options);
+    boolean opened = false;
+    try {
+      MessageType schema = reader.getFileMetaData().getSchema();
+      if (!ParquetSchemaUtil.hasIds(schema)) throw new Unsuited("a file without field ids");
+      Set fields = new LinkedHashSet(Arrays.asList(asked.fields));
+      if (keys != null) fields.addAll(Arrays.asList(keys.fields));
+      reader.setRequestedSchema(ParquetSchemaUtil.pruneColumns(schema, new Schema(new ArrayList(fields))));
+      for (int b = 0; b < reader.getFooter().getBlocks().size(); b++) reader.getColumnIndexStore(b);
+      opened = true;
+      return reader;
+    } finally {
+      if (!opened) reader.close();
     }
-    Set fields = new LinkedHashSet(Arrays.asList(asked.fields));
-    if (keys != null) fields.addAll(Arrays.asList(keys.fields));
-    reader.setRequestedSchema(ParquetSchemaUtil.pruneColumns(schema, new Schema(new ArrayList(fields))));
-    for (int b = 0; b < reader.getFooter().getBlocks().size(); b++) reader.getColumnIndexStore(b);
-    return reader;
   }
 
   // -- small files ----------------------------------------------------------------------------------------------------
@@ -556,23 +595,24 @@ public class DriverReads {
   // than keeping its values. Files never change.
   private static final int SMALL_FILE = 20000;
   private static final int CACHED_CELLS = 1000000;
-  /** By path, then by field id: an LRU cache of the values of whole columns, of so many cells in all. */
+  private static final long SMALL_BYTES = 4000000;
+  /** By file, then by column: an LRU cache of the values of whole columns, of so many cells in all. */
   private static final Map SMALL_FILES = new LinkedHashMap(16, 0.75f, true);
   private static long cachedCells = 0;
 
   /** The whole columns of a small file; null if it is not small. */
   private static Object[][] small(FileIO io, DataFile file, Columns asked, Budget budget) throws Exception {
-    if (file.recordCount() > SMALL_FILE) return null;
+    if (file.recordCount() > SMALL_FILE || file.fileSizeInBytes() > SMALL_BYTES) return null;
     int rows = (int) file.recordCount();
     Map known = new HashMap();
     synchronized (SMALL_FILES) {
-      Map cached = (Map) SMALL_FILES.get(file.location());
+      Map cached = (Map) SMALL_FILES.get(keyOf(file));
       if (cached != null) known.putAll(cached);
     }
     Object[][] found = new Object[asked.fields.length][];
     boolean all = true;
     for (int c = 0; c < found.length; c++) {
-      found[c] = (Object[]) known.get(asked.fields[c].fieldId() + " " + asked.types[c]);
+      found[c] = (Object[]) known.get(keyOf(asked, c));
       all = all && found[c] != null;
     }
     if (all) return found;
@@ -592,7 +632,7 @@ public class DriverReads {
           start += count;
         }
         if (start != rows) throw new Unsuited("another number of rows");
-        keepColumn(file.location(), asked.fields[c].fieldId() + " " + asked.types[c], found[c]);
+        keepColumn(file, keyOf(asked, c), found[c]);
       }
     } finally {
       reader.close();
@@ -600,16 +640,31 @@ public class DriverReads {
     return found;
   }
 
-  private static void keepColumn(String path, String column, Object[] values) {
+  /** The type has the ids of nested fields, too. */
+  private static String keyOf(Columns asked, int c) {
+    return asked.fields[c].fieldId() + " " + asked.fields[c].type() + " " + asked.types[c];
+  }
+
+  private static String keyOf(DataFile file) {
+    return file.location() + " " + file.fileSizeInBytes() + " " + file.recordCount();
+  }
+
+  private static void keepColumn(DataFile file, String column, Object[] values) {
     synchronized (SMALL_FILES) {
-      Map columns = (Map) SMALL_FILES.get(path);
-      if (columns == null) SMALL_FILES.put(path, columns = new HashMap());
-      if (columns.put(column, values) == null) cachedCells += values.length;
+      Map columns = (Map) SMALL_FILES.get(keyOf(file));
+      if (columns == null) {
+        SMALL_FILES.put(keyOf(file), columns = new HashMap());
+        columns.put("", Long.valueOf(0));
+      }
+      if (columns.put(column, values) == null) {
+        // A cell of a long text is more than one.
+        long weight = values.length + file.fileSizeInBytes() / 64;
+        columns.put("", Long.valueOf(((Long) columns.get("")).longValue() + weight));
+        cachedCells += weight;
+      }
       Iterator eldest = SMALL_FILES.values().iterator();
       while (cachedCells > CACHED_CELLS && SMALL_FILES.size() > 1) {
-        for (Iterator gone = ((Map) eldest.next()).values().iterator(); gone.hasNext(); ) {
-          cachedCells -= ((Object[]) gone.next()).length;
-        }
+        cachedCells -= ((Long) ((Map) eldest.next()).get("")).longValue();
         eldest.remove();
       }
     }
@@ -848,7 +903,14 @@ public class DriverReads {
       Type field = (Type) fields.next();
       if (field.getId() != null && field.getId().intValue() == id) type = field;
     }
-    if (type == null || !type.isPrimitive()) return null;
+    // A name with a dot is a path to Parquet.
+    if (type == null || !type.isPrimitive() || type.getName().indexOf('.') >= 0) return null;
+    LogicalTypeAnnotation meant = type.getLogicalTypeAnnotation();
+    if (meant instanceof LogicalTypeAnnotation.TimestampLogicalTypeAnnotation
+        && ((LogicalTypeAnnotation.TimestampLogicalTypeAnnotation) meant).getUnit()
+            != LogicalTypeAnnotation.TimeUnit.MICROS) {
+      return null;  // statistics in another unit than Spark's
+    }
     PrimitiveType.PrimitiveTypeName physical = type.asPrimitiveType().getPrimitiveTypeName();
     String name = type.getName();
     Set listed = new HashSet();
@@ -890,12 +952,15 @@ public class DriverReads {
   /** Whether a column has one of these values; null: whether it is NULL. */
   private static FilterPredicate among(PrimitiveType.PrimitiveTypeName physical, String name, Set values) {
     if (physical == PrimitiveType.PrimitiveTypeName.INT32) {
-      return values == null ? FilterApi.eq(FilterApi.intColumn(name), null) : FilterApi.in(FilterApi.intColumn(name), values);
+      Operators.IntColumn column = FilterApi.intColumn(name);
+      return values == null ? FilterApi.eq(column, null) : FilterApi.in(column, values);
     }
     if (physical == PrimitiveType.PrimitiveTypeName.INT64) {
-      return values == null ? FilterApi.eq(FilterApi.longColumn(name), null) : FilterApi.in(FilterApi.longColumn(name), values);
+      Operators.LongColumn column = FilterApi.longColumn(name);
+      return values == null ? FilterApi.eq(column, null) : FilterApi.in(column, values);
     }
-    return values == null ? FilterApi.eq(FilterApi.binaryColumn(name), null) : FilterApi.in(FilterApi.binaryColumn(name), values);
+    Operators.BinaryColumn column = FilterApi.binaryColumn(name);
+    return values == null ? FilterApi.eq(column, null) : FilterApi.in(column, values);
   }
 
   private static Dataset local(SparkSession session, List rows, StructType type) {

@@ -28,7 +28,7 @@ from spark_trickle.spark.runtime import register_functions
 from spark_trickle.sql.algebra import WEIGHT
 from spark_trickle.sql.identity import identity
 from spark_trickle.sql.scalar import column
-from spark_trickle.thresholds import DRIVER_FILES, INDEXED_FILES, INDEXED_POSITIONS, LOCAL, MANY_STRETCHES
+from spark_trickle.thresholds import DRIVER_BYTES, DRIVER_FILES, INDEXED_FILES, INDEXED_POSITIONS, LOCAL, MANY_STRETCHES
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -216,6 +216,8 @@ class _Builder:
         rows = sum(n for n in live if n is not None)
         if None in live or rows > LOCAL or len(sides) + len(changes.touched) > DRIVER_FILES:
             return False
+        if sum(s.size for s, _ in sides) > DRIVER_BYTES:
+            return False
         if changes.touched and not self._few_positions(changes.touched):
             return False
         found = read_changed(self._session, self._table, self._columns, self._weight, sides, changes.touched)
@@ -225,8 +227,8 @@ class _Builder:
         kinds = (("added files", changes.added), ("removed files", changes.removed), ("deleted rows", changes.touched))
         states = [*(s for s, _ in sides), *(now for _, now in changes.touched)]
         self._read |= {state.path: state.bytes_read for state in states}
-        self._local = True
         if count:
+            self._local = True
             grows = not changes.removed and not changes.touched
             self._part(frame, ", ".join(kind for kind, some in kinds if some), count, positive=grows)
         return True

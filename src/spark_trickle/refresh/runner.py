@@ -135,7 +135,9 @@ class Runner:
 
     def _frame(self, tree: Operator) -> DataFrame:
         """A tree that is bound and optimized, with what it reads more than once computed before."""
+        self.feeds.attempt.tune()
         session, leaves = self.feeds.attempt.session, StepLeaves(self.feeds, self.staging)
+        views = {op.view for op in tree.walk() if isinstance(op, Named)}
         parts = compile_parts(tree, leaves)
         twice = parts.feeds_read_twice()
         if any(p.narrowed for p in parts.ctes):  # by the keys of changes: they are read once more
@@ -146,15 +148,16 @@ class Runner:
             parts = compile_parts(tree, leaves)
 
         def shared(sql: str) -> str:
-            return self.feeds.materialize(session.sql(sql), "shared").view
+            view = self.feeds.materialize(session.sql(sql), "shared").view
+            views.add(view)
+            return view
 
         def if_small(sql: str) -> str | None:
             found = self.feeds.materialize_small(session.sql(sql), "step")
             return None if found is None else found.view
 
-        self.feeds.attempt.tune()
         staged = parts.staged(shared, if_small, self._narrow)
-        if not staged.tables and self.feeds.all_local(parts.reads()):
+        if not staged.tables and views <= self.feeds.local_views and self.feeds.all_local(parts.reads()):
             self.feeds.attempt.tune(local=True)
             return session.sql(staged.in_one_piece(self.feeds.local_views))
         return session.sql(staged.sql)
@@ -184,6 +187,7 @@ class Runner:
 
     def _repeat(self, step: Repeat) -> bool:
         """The change of each level, from that of the level before."""
+        self.feeds.attempt.tune()
         session = self.feeds.attempt.session
         limit = int(session.conf.get("spark.sql.cteRecursionLevelLimit", "100") or 100)
         found = session.sql(self._select(step.levels.deepest())).first()
@@ -215,6 +219,7 @@ class Runner:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def _write(self, step: Write) -> Counts:
+        self.feeds.attempt.tune()
         if step.entering is None:
             return self._append(step)
         entering = self._total(step.entering)

@@ -147,11 +147,12 @@ class Staged:
     """A statement whose parts were computed before."""
 
     sql: str
+    without_hints: str
     tables: bool  # whether it reads any, besides views and changes
 
     def in_one_piece(self, views: Iterable[str]) -> str:
         """The same, where each of these views is read as one partition: nothing needs to be shuffled or broadcast."""
-        sql = _BROADCAST.sub("", self.sql)
+        sql = self.without_hints
         for view in views:
             sql = sql.replace(f"FROM {quote(view)}", f"FROM (SELECT /*+ COALESCE(1) */ * FROM {quote(view)})")
         return sql
@@ -212,7 +213,8 @@ class Parts:
                     ctes[part.name] = f"SELECT * FROM {quote(view)}"
         sql = _reduced(ctes, self.body)
         left = {p.name for p in self.ctes if isinstance(p.op, _TABLES) and ctes[p.name].startswith(p.sql)}
-        return Staged(sql, tables=self.is_table or not left.isdisjoint(_NAME.findall(sql)))
+        plain = _reduced({name: _without_hint(text) for name, text in ctes.items()}, _without_hint(self.body))
+        return Staged(sql, plain, tables=self.is_table or not left.isdisjoint(_NAME.findall(sql)))
 
     def shared(self) -> tuple[Part, ...]:
         """Parts of a change that are read more than once and are more than a change of a table: computed once, they
@@ -252,7 +254,7 @@ def _reduced(ctes: Mapping[str, str], body: str) -> str:
 
 _TABLES = (Scan, AsOf, Stored)
 PLACES = ("_file", "_pos")  # Iceberg's columns of a row's place
-_BROADCAST = re.compile(r"/\*\+ BROADCAST\([^)]*\) \*/ ")
+_BROADCAST = re.compile(r"SELECT /\*\+ BROADCAST\([^)]*\) \*/ ")
 _NAME = re.compile(r"(?<![`\w.])[a-z]+_\d+(?![`\w])")
 
 
@@ -260,6 +262,12 @@ def _with(ctes: Mapping[str, str], body: str) -> str:
     if not ctes:
         return body
     return "WITH " + ",\n".join(f"{n} AS (\n  {sql}\n)" for n, sql in ctes.items()) + f"\n{body}"
+
+
+def _without_hint(sql: str) -> str:
+    """A hint of ours is the first thing in a SELECT; further on a text may look like one."""
+    found = _BROADCAST.match(sql)
+    return sql if found is None else "SELECT " + sql[found.end() :]
 
 
 def _is_shared(op: Filter) -> bool:
