@@ -4,7 +4,9 @@ For each operator there are two stream tables with the same definition, one DIFF
 sources. After each change both are refreshed, one after the other, and the one who goes first alternates. Reported are
 medians, the ratio, and where the time of the DIFFERENTIAL went, from the engine's own history.
 
-    python benchmarks/bench.py [--rows 1000000] [--repeat 2] [--sizes 10,1000,10000] [--warm-up 2] [--json FILE]
+    python benchmarks/bench.py [--rows 1000000] [--repeat 2] [--sizes 10,1000,10000] [--warm-up 2] [--no-full] [--json F]
+
+With --no-full only the DIFFERENTIAL ones are there: for comparing two versions of the engine.
 """
 
 from __future__ import annotations
@@ -36,9 +38,12 @@ DEFINITIONS = {
 CUSTOMERS = 50_000
 
 
-def names(operator: str) -> tuple[str, str]:
+SIDES = ("differential", "full")
+
+
+def names(operator: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:
     base = operator.replace(" + ", "_")
-    return f"shop.{base}_differential", f"shop.{base}_full"
+    return tuple(f"shop.{base}_{side}" for side in sides)
 
 
 def fill(tr: Trickle, rows: int) -> None:
@@ -92,13 +97,15 @@ class Changes:
         self.next += count
 
 
-def measure(tr: Trickle, rows: int, repeat: int, sizes: Sequence[int], warm_up: int) -> list[dict[str, Any]]:
+def measure(
+    tr: Trickle, rows: int, repeat: int, sizes: Sequence[int], warm_up: int, sides: Sequence[str]
+) -> list[dict[str, Any]]:
     changes, report = Changes(tr, rows), []
     cells = [("none", 0)] + [(k, n) for k in ("append", "mix") for n in sizes]
     for kind, count in [("append", 10), ("mix", 10)] * warm_up:  # the first plans of a process are slow
         changes.apply(kind, count)
         for operator in DEFINITIONS:
-            for name in names(operator):
+            for name in names(operator, sides):
                 tr.refresh(name)
     for kind, count in cells:
         taken: dict[str, dict[str, list[Any]]] = {
@@ -107,15 +114,14 @@ def measure(tr: Trickle, rows: int, repeat: int, sizes: Sequence[int], warm_up: 
         for turn in range(repeat if count else 20):
             changes.apply(kind, count)
             for operator in DEFINITIONS:
-                differential, full = names(operator)
-                for name in (differential, full) if turn % 2 else (full, differential):
+                for side in sides if turn % 2 else sides[::-1]:
+                    (name,) = names(operator, [side])
                     start = time.perf_counter()
                     result = tr.refresh(name)
                     seconds = time.perf_counter() - start
-                    expected = Action.NO_DATA if not count else Action.FULL if name == full else Action.DIFFERENTIAL
+                    expected = Action[side.upper()] if count else Action.NO_DATA
                     if result.action is not expected:
                         raise SystemExit(f"{name}: {result.action} instead of {expected} ({result.reason})")
-                    side = "full" if name == full else "differential"
                     taken[operator][side].append(seconds)
                     if side == "differential":
                         taken[operator]["stages"].append(result.stages)
@@ -128,7 +134,7 @@ def measure(tr: Trickle, rows: int, repeat: int, sizes: Sequence[int], warm_up: 
 
 def _summary(operator: str, kind: str, count: int, cell: dict[str, list[Any]]) -> dict[str, Any]:
     differential = statistics.median(cell["differential"])
-    full = statistics.median(cell["full"])
+    full = statistics.median(cell["full"] or [0.0])
     stages: dict[str, float] = {}
     for name in dict.fromkeys(s for stage in cell["stages"] for s in stage):
         stages[name] = round(statistics.median(stage.get(name, 0.0) for stage in cell["stages"]), 3)
@@ -162,24 +168,26 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--sizes", help="changed rows, separated by commas (10, a thousandth and a hundredth)")
     parser.add_argument("--warm-up", type=int, default=1, help="rounds of changes before anything is measured")
+    parser.add_argument("--no-full", action="store_true", help="only the DIFFERENTIAL stream tables")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     options = parser.parse_args()
     sizes = [10, options.rows // 1000, options.rows // 100]
     if options.sizes:
         sizes = [int(n) for n in options.sizes.split(",")]
+    sides = SIDES[:1] if options.no_full else SIDES
     folder = Path(tempfile.mkdtemp(prefix="trickle-bench-"))
     started = time.perf_counter()
     try:
         with spark_trickle.connect(folder, driver_memory="4g") as tr:
             fill(tr, options.rows)
             for operator, definition in DEFINITIONS.items():
-                for name, mode in zip(names(operator), ("differential", "full"), strict=True):
+                for name, mode in zip(names(operator, sides), sides, strict=True):
                     tr.create_stream_table(name, definition, mode=mode)
             print(f"{options.rows:,} orders, {CUSTOMERS:,} customers; medians of {options.repeat}\n")
             print("| operator | change | rows | DIFFERENTIAL | FULL | times faster | stages of DIFFERENTIAL |")
             print("|---|---|---|---|---|---|---|")
-            report = measure(tr, options.rows, options.repeat, sizes, options.warm_up)
-            wrong = [n for o in DEFINITIONS for n in names(o) if not tr.verify(n).equal]
+            report = measure(tr, options.rows, options.repeat, sizes, options.warm_up, sides)
+            wrong = [n for o in DEFINITIONS for n in names(o, sides) if not tr.verify(n).equal]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     seconds = time.perf_counter() - started
