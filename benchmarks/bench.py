@@ -4,7 +4,7 @@ For each operator there are two stream tables with the same definition, one DIFF
 sources. After each change both are refreshed, one after the other, and the one who goes first alternates. Reported are
 medians, the ratio, and where the time of the DIFFERENTIAL went, from the engine's own history.
 
-    python benchmarks/bench.py [--rows 1000000] [--repeat 2] [--sizes 10,1000,10000] [--warm-up 2] [--no-full] [--json F]
+    python benchmarks/bench.py [--rows 1000000] [--repeat 2] [--sizes 10,1000,10000] [--warm-up 2] [--no-full]
 
 With --no-full only the DIFFERENTIAL ones are there: for comparing two versions of the engine.
 """
