@@ -5,6 +5,7 @@ A class is compiled once per JVM, in half a second, by the compiler that Spark s
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,18 +19,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@lru_cache(maxsize=8)
+_compiling = threading.Lock()
+
+
 def java(context: Any, package: str, file: str, name: str) -> Any:
-    """An object of a class whose source is a file of a Python package."""
-    jvm = context._jvm
+    """An object of a class whose source is a file of a Python package.
+
+    py4j tells classes apart by their names alone, so a class must not be compiled twice in one JVM: neither by two
+    threads nor for another SparkContext.
+    """
+    with _compiling:
+        return _compiled(context._gateway, package, file, name)
+
+
+@lru_cache(maxsize=8)
+def _compiled(gateway: Any, package: str, file: str, name: str) -> Any:
+    jvm = gateway.jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setSourceVersion(8)  # static methods of interfaces
     compiler.setTargetVersion(8)
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(files(package).joinpath(file).read_text(encoding="utf-8"))
     made = compiler.getClassLoader().loadClass(name)
-    return made.getDeclaredConstructor(context._gateway.new_array(jvm.java.lang.Class, 0)).newInstance(
-        context._gateway.new_array(jvm.java.lang.Object, 0)
+    return made.getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0)).newInstance(
+        gateway.new_array(jvm.java.lang.Object, 0)
     )
 
 
@@ -62,9 +75,7 @@ def collect_local(
 def condition_within(by: DataFrame, there: DataFrame) -> str | None:
     """A condition that no row of `there` fails whose columns have values of those of `by`, which Iceberg can use to
     leave out files and row groups; None: nothing can be said."""
-    return cast(
-        "str | None", _runtime(by.sparkSession.sparkContext).within(by._jdf, there._jdf, LISTED_KEYS, LOCAL)
-    )
+    return cast("str | None", _runtime(by.sparkSession.sparkContext).within(by._jdf, there._jdf, LISTED_KEYS, LOCAL))
 
 
 def _runtime(context: Any) -> Any:

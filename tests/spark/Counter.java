@@ -1,0 +1,9 @@
+package tests.spark;
+
+public class Counter {
+  private int seen = 0;
+
+  public int next() {
+    return ++seen;
+  }
+}
