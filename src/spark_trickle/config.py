@@ -105,6 +105,15 @@ class Settings(BaseSettings):
     )
     min_schedule_seconds: float = Field(1, gt=0, description="The shortest schedule that is accepted.")
     default_schedule: str = Field("1m", description="Schedule of a stream table that names none.")
+    canonical_periods: bool = Field(
+        True,
+        description="Schedules of 48 s and more are shortened to 48 s times a power of two, so that stream tables of "
+        "one DAG are due together; off: as written.",
+    )
+    max_concurrent_refreshes: int = Field(2, ge=1, description="How many refreshes the scheduler runs at once.")
+    max_consecutive_errors: int = Field(
+        3, ge=1, description="The scheduler suspends a stream table after this many failed refreshes in a row."
+    )
     volatile_functions: Literal["reject", "warn", "allow"] = Field(
         "reject",
         description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "

@@ -11,14 +11,16 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, overload
 
 from spark_trickle.catalog.database import open_catalog
 from spark_trickle.catalog.leases import Heartbeat
-from spark_trickle.catalog.rows import NamedCut
+from spark_trickle.catalog.rows import Alert, NamedCut
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
+from spark_trickle.graph.draw import Dag, dag_of
 from spark_trickle.lake.attempt import Attempts, session_settings
 from spark_trickle.lake.cleanup import clean_up
 from spark_trickle.lake.cuts import Cuts, ReaderCut
@@ -44,6 +46,7 @@ from spark_trickle.results import (
     Verification,
 )
 from spark_trickle.schedule import check_schedule
+from spark_trickle.scheduler.loop import ENABLED, Listener, Scheduler
 from spark_trickle.spark.reading import changed_tables
 from spark_trickle.spark.session import (
     build_session,
@@ -110,6 +113,8 @@ class Trickle:
             self._manager = Manager(self.refresher)
             self._inspector = Inspector(self.refresher)
             self._changes = ChangeReader(self.refresher, self.spark)
+            self._scheduler = Scheduler(self.refresher, partial(clean_up, session, self.store, lake))
+            opened.callback(self._scheduler.stop)
             self._cuts = Cuts(self.spark, settings, self.store, attempts, lake)
             clean_up(session, self.store, lake)
             self._opened = opened.pop_all()
@@ -195,6 +200,14 @@ class Trickle:
         """Drop a stream table and its files; with `cascade` also those that read it. Returns what was dropped."""
         return tuple(map(str, self._manager.drop(self._name(name), cascade=cascade, if_exists=if_exists)))
 
+    def suspend(self, name: str | Sequence[str]) -> None:
+        """Take a stream table off its schedule, until `resume`, an ALTER, or a refresh by hand that succeeds."""
+        self._manager.suspend(self._name(name))
+
+    def resume(self, name: str | Sequence[str]) -> None:
+        """Put a stream table that is SUSPENDED or in ERROR back on its schedule."""
+        self._manager.resume(self._name(name))
+
     @overload
     def refresh(self, name: str, mode: str | Mode | None = None, *, upstream: bool = True) -> RefreshResult: ...
 
@@ -261,6 +274,34 @@ class Trickle:
         compares every hidden column and every hidden state table with its own part of the definition.
         """
         return self._inspector.verify(self._name(name), deep=deep)
+
+    # -- schedules -------------------------------------------------------------------------------------------------
+
+    def start(self, listener: Listener | None = None) -> None:
+        """Refresh stream tables by their schedules, in threads of this process, until `stop` or `close`.
+
+        Several processes may do so on one lake: one leads, the others stand by and take over when it is gone.
+        `listener` is called with every `RefreshResult`, and with the `TrickleError` of every refresh that failed.
+        """
+        self._scheduler.listener = listener
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Stop refreshing by schedule; refreshes that run are finished."""
+        self._scheduler.stop()
+
+    def set_enabled(self, enabled: bool) -> None:
+        """Switch the schedules of the whole lake off or on, for all processes. Refreshes by hand work either way."""
+        with self.store.write() as tx:
+            tx.put_setting(ENABLED, "true" if enabled else "false")
+
+    def alerts(self, limit: int = 50) -> tuple[Alert, ...]:
+        """What somebody should know, the newest first."""
+        return self.store.alerts(limit)
+
+    def graph(self) -> Dag:
+        """The stream tables and their inputs as a graph: `print(tr.graph())`, or `.mermaid()`, `.dot()`, `.svg()`."""
+        return dag_of(self.store.stream_tables())
 
     # -- changes ---------------------------------------------------------------------------------------------------
 

@@ -1,11 +1,16 @@
-"""How fresh a stream table must be, as text: checked when it is given, kept as it was written."""
+"""How fresh a stream table must be: the one grammar of schedules, and when a schedule is due next.
+
+A schedule is checked when it is given and kept as it was written.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from spark_trickle.errors import TrickleError
 
@@ -22,6 +27,8 @@ _UNITS = {
     "day": 86400,
 }
 _PART = re.compile(r"\s*(\d{1,18})\s*([a-z]+)")
+_FIRST_PERIOD = 48  # seconds; longer periods are this times a power of two
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _START = datetime(2024, 1, 1, tzinfo=UTC)  # a fixed one: a cron line is valid or not, whenever it is looked at
 
 
@@ -44,6 +51,36 @@ class Schedule:
     kind: ScheduleKind
     seconds: int | None = None  # of a DURATION
     cron: str | None = None  # of a CRON
+    zone: str | None = None  # of a CRON: its time zone; None: that of the lake
+
+    def snapped(self) -> Schedule:
+        """With the canonical period that is at most as long: periods of a DAG then fall on the same instants.
+
+        >>> [Schedule(ScheduleKind.DURATION, n).snapped().seconds for n in (30, 60, 300, 3600)]
+        [30, 48, 192, 3072]
+        """
+        if self.seconds is None or self.seconds < _FIRST_PERIOD:
+            return self
+        power = (self.seconds // _FIRST_PERIOD).bit_length() - 1
+        return Schedule(self.kind, seconds=_FIRST_PERIOD * 2**power)
+
+    def due_after(self, moment: datetime, zone: str = "UTC") -> datetime | None:
+        """The first time after a moment at which the schedule asks for a refresh; None: it never does by itself.
+
+        Durations are counted from one fixed instant, so that equal periods are due together. A cron line is read in
+        its own time zone, or in `zone`.
+        """
+        if self.seconds is not None:
+            period = timedelta(seconds=self.seconds)
+            return _EPOCH + ((moment - _EPOCH) // period + 1) * period
+        return None if self.cron is None else _cron_after(self.cron, self.zone or zone, moment)
+
+    def target_seconds(self, now: datetime, zone: str = "UTC") -> float | None:
+        """How old the content may get: the period, or the time between two fires of a cron line around now."""
+        if self.cron is None:
+            return self.seconds
+        first = _cron_after(self.cron, self.zone or zone, now)
+        return (_cron_after(self.cron, self.zone or zone, first) - first).total_seconds()
 
 
 def parse_schedule(text: str) -> Schedule:
@@ -55,9 +92,13 @@ def parse_schedule(text: str) -> Schedule:
     seconds = _seconds(stripped.lower())
     if seconds is not None:
         return Schedule(ScheduleKind.DURATION, seconds=seconds)
-    if len(stripped.split()) == 5:
-        _check_cron(text, stripped)
-        return Schedule(ScheduleKind.CRON, cron=stripped)
+    fields = stripped.split()
+    if len(fields) in (5, 6):
+        cron, zone = " ".join(fields[:5]), fields[5] if len(fields) == 6 else None
+        _check_cron(text, cron)
+        if zone is not None and not _is_zone(zone):
+            raise _invalid(text, f": {zone!r} is not a time zone")
+        return Schedule(ScheduleKind.CRON, cron=cron, zone=zone)
     raise _invalid(text)
 
 
@@ -99,6 +140,43 @@ def _check_cron(text: str, cron: str) -> None:
         raise _invalid(text, ": it never fires") from None
     except CroniterBadCronError as error:
         raise _invalid(text) from error
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
+
+
+def _cron_after(cron: str, zone: str, moment: datetime) -> datetime:
+    """croniter takes milliseconds: the last answers for a line are kept."""
+    known = _last_answers(cron, zone)
+    for asked, fire in tuple(known):
+        if asked <= moment < fire:
+            return fire
+    fire = _next_fire(cron, zone, moment)
+    known[:] = [(moment, fire), *known[:3]]
+    return fire
+
+
+@lru_cache(maxsize=4096)
+def _last_answers(_cron: str, _zone: str) -> list[tuple[datetime, datetime]]:
+    return []
+
+
+def _next_fire(cron: str, zone: str, moment: datetime) -> datetime:
+    """Daylight saving: a time that is left out fires at the end of the gap; a repeated hour that the line names fires
+    once, the first time. A line for every hour fires in both."""
+    from croniter import croniter
+
+    hourly = cron.split()[1].startswith("*")
+    times = croniter(cron, moment.astimezone(ZoneInfo(zone)))
+    while True:
+        found = times.get_next(datetime)
+        if hourly or not found.fold or found.replace(fold=0).utcoffset() == found.utcoffset():
+            return found.astimezone(UTC)
 
 
 def _invalid(text: str, why: str = "") -> TrickleError:

@@ -162,6 +162,15 @@ def check(connection: Connection, lease: Lease) -> None:
             raise _lost(name)
 
 
+def is_held(store: CatalogStore, lease: Lease) -> bool:
+    """Whether every token is still current. Only `check` inside a transaction makes sure of it."""
+    with store.database.read() as connection:
+        found = {
+            row["name"]: (row["token"], row["owner_id"]) for row in connection.execute(_rows(lease.names)).mappings()
+        }
+    return all(found.get(name) == (token, lease.owner.id) for name, token in lease.tokens)
+
+
 def _lost(name: str) -> TrickleError:
     return TrickleError("LEASE_LOST", f"the lease {name} was taken over by another process")
 

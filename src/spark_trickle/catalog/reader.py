@@ -164,6 +164,17 @@ class CatalogReader:
         statement = select(h).where(h.c.stream_table_id == stream_table_id).order_by(h.c.id.desc()).limit(limit)
         return tuple(rows.history_entry(row) for row in self._rows(statement))
 
+    def last_failures(self, stream_table_ids: Collection[int]) -> dict[int, datetime]:
+        """When the last failed refresh of each of these ended; those without one are left out."""
+        h = tables.refresh_history
+        found: dict[int, datetime] = {}
+        ids = sorted(set(stream_table_ids))
+        for start in range(0, len(ids), LISTED_NAMES):
+            failed = and_(h.c.stream_table_id.in_(ids[start : start + LISTED_NAMES]), h.c.state == "FAILED")
+            last = select(h.c.stream_table_id, func.max(h.c.ended_at).label("at")).where(failed)
+            found |= {int(row["stream_table_id"]): row["at"] for row in self._rows(last.group_by(h.c.stream_table_id))}
+        return found
+
     def refresh_entry(self, refresh_id: str) -> HistoryEntry | None:
         """The history of one refresh; after OutcomeUnknown its state tells whether the publish happened."""
         h = tables.refresh_history

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_trickle.cli import functions, sources, stream_tables
+from spark_trickle.cli import functions, service, sources, stream_tables
 from spark_trickle.cli.common import DIFFERS, load_settings, open_lake, output, read_text, shell, state, usage
 from spark_trickle.cli.output import Format, Output, Rows
 from spark_trickle.errors import TrickleError
@@ -55,7 +55,7 @@ def options(
     state.lake, state.output, state.debug = lake, output, debug
 
 
-# --- the lake; stream_tables.py, functions.py and sources.py have the other commands -------------------------------
+# --- the lake; stream_tables.py, service.py, functions.py and sources.py have the other commands ----------------------
 
 
 def init(
@@ -197,7 +197,15 @@ _SETTINGS_FILE = """\
 
 
 # In the order of the help text.
-_COMMANDS: tuple[Callable[..., None], ...] = (init, sql, doctor, version, *stream_tables.COMMANDS, demo)
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    init,
+    sql,
+    doctor,
+    version,
+    *stream_tables.COMMANDS,
+    *service.COMMANDS,
+    demo,
+)
 for _command in _COMMANDS:
     app.command()(_command)
 app.add_typer(functions.commands)

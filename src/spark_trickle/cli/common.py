@@ -15,6 +15,7 @@ from spark_trickle.cli.output import Format, Output
 from spark_trickle.errors import TrickleError
 
 if TYPE_CHECKING:
+    from spark_trickle.catalog.store import CatalogStore
     from spark_trickle.config import Settings
     from spark_trickle.engine import Trickle
 
@@ -47,13 +48,8 @@ def load_settings() -> Settings:
 def open_lake(out: Output, *, create: bool = False, **options: Any) -> Iterator[Trickle]:
     """The lake of this command. Only `init` creates one: a mistyped folder must not become an empty lake."""
     settings = load_settings()
-    if not create and not settings.is_postgres and not settings.database.exists():
-        at = shell(state.lake or str(settings.location))
-        raise TrickleError(
-            "INVALID_SETTING",
-            f"There is no lake at {settings.location}.",
-            hint=f"Create one: trickle init {at}",
-        )
+    if not create:
+        _check_lake(settings)
     from spark_trickle import connect
 
     with out.progress("Opening the lake"):
@@ -62,6 +58,30 @@ def open_lake(out: Output, *, create: bool = False, **options: Any) -> Iterator[
         yield tr
     finally:
         tr.close()
+
+
+@contextmanager
+def open_store() -> Iterator[CatalogStore]:
+    """The catalog alone, without Spark: for commands that need no data."""
+    settings = load_settings()
+    _check_lake(settings)
+    from spark_trickle.catalog.database import open_catalog
+
+    store = open_catalog(settings.sqlalchemy_url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _check_lake(settings: Settings) -> None:
+    if not settings.is_postgres and not settings.database.exists():
+        at = shell(state.lake or str(settings.location))
+        raise TrickleError(
+            "INVALID_SETTING",
+            f"There is no lake at {settings.location}.",
+            hint=f"Create one: trickle init {at}",
+        )
 
 
 def each(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from spark_trickle.catalog.leases import Lease
+from spark_trickle.catalog.store import Transaction
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import owned
 from spark_trickle.lake.protect import sources_of
@@ -171,6 +173,35 @@ class Manager:
             r.publish(run, [done])
             r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
             return replace(done.result(), notices=notices(compiled, r.settings))
+
+    # -- suspend and resume ------------------------------------------------------------------------------------------
+
+    def suspend(self, name: TableName) -> None:
+        """Schedules leave it alone until it is resumed, altered or refreshed by hand."""
+        with self._held(name) as (tx, table):
+            tx.update_stream_table(table.id, status=Status.SUSPENDED)
+            tx.add_alert("SUSPENDED", f"{name} was suspended by hand", name=str(name), severity="info")
+
+    def resume(self, name: TableName) -> None:
+        """Leave SUSPENDED or ERROR; failures are counted from zero."""
+        with self._held(name) as (tx, table):
+            status = Status.INITIALIZING if table.published_snapshot is None else Status.ACTIVE
+            tx.update_stream_table(table.id, status=status, consecutive_errors=0, last_error=None)
+            if table.status in (Status.SUSPENDED, Status.ERROR):
+                tx.add_alert("RESUMED", f"{name} was resumed; it was {table.status}", name=str(name), severity="info")
+
+    @contextmanager
+    def _held(self, name: TableName) -> Iterator[tuple[Transaction, StreamTable]]:
+        """A stream table that nobody refreshes meanwhile, and a transaction that may change its row."""
+        r = self.refresher
+        table = r.store.stream_table(name)
+        if table is None:
+            raise unknown(name, r.known())
+        with r.heartbeat.holding([f"stream_table:{table.id}"], r.settings.lease_wait_seconds) as lease:
+            table = same_as_leased(table, r.known())
+            with r.store.write() as tx:
+                tx.check_lease(lease)
+                yield tx, table
 
     # -- drop ------------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,16 @@ class AlterStreamTable:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspendStreamTable:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeStreamTable:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
 class DropStreamTable:
     name: Name
     if_exists: bool = False
@@ -67,6 +77,8 @@ class ExplainStreamTable:
 Statement = (
     CreateStreamTable
     | AlterStreamTable
+    | SuspendStreamTable
+    | ResumeStreamTable
     | DropStreamTable
     | RefreshStreamTable
     | ShowStreamTables

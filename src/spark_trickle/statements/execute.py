@@ -16,8 +16,10 @@ from spark_trickle.statements.data import (
     ExplainStreamTable,
     Name,
     RefreshStreamTable,
+    ResumeStreamTable,
     ShowStreamTables,
     Statement,
+    SuspendStreamTable,
 )
 
 
@@ -45,6 +47,8 @@ class Engine(Protocol):
         settings: Mapping[str, object] | None,
         options: TableOptions | None,
     ) -> Any: ...
+    def suspend(self, name: str) -> Any: ...
+    def resume(self, name: str) -> Any: ...
     def drop_stream_table(self, name: str, cascade: bool, if_exists: bool) -> Any: ...
     def refresh(self, name: str, mode: str | Mode | None) -> Any: ...
     def status(self, name: str | None = None) -> Any: ...
@@ -69,6 +73,10 @@ def execute(statement: Statement, engine: Engine) -> Any:
                 dict(statement.settings),
                 None,
             )
+        case SuspendStreamTable():
+            return engine.suspend(_quoted(statement.name))
+        case ResumeStreamTable():
+            return engine.resume(_quoted(statement.name))
         case DropStreamTable():
             return engine.drop_stream_table(_quoted(statement.name), statement.cascade, statement.if_exists)
         case RefreshStreamTable():

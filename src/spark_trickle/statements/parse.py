@@ -19,9 +19,11 @@ from spark_trickle.statements.data import (
     ExplainStreamTable,
     Name,
     RefreshStreamTable,
+    ResumeStreamTable,
     Settings,
     ShowStreamTables,
     Statement,
+    SuspendStreamTable,
 )
 
 T = TypeVar("T")
@@ -35,7 +37,7 @@ FORMS = {
     "[PARTITIONED BY (column | year|month|day|hour(column) | bucket|truncate(n, column), …)] "
     "[CLUSTER BY (column [DESC], …)] [COMMENT '…'] [TBLPROPERTIES ('key' = 'value', …)] AS SELECT …",
     "ALTER": f"ALTER STREAM TABLE name [SET SCHEDULE '…'] [SET MODE {_MODES}] [SET STAR {_STARS}] "
-    "[SET ('key' = 'value', …)] [AS SELECT …]",
+    "[SET ('key' = 'value', …)] [AS SELECT …], or ALTER STREAM TABLE name SUSPEND | RESUME",
     "DROP": "DROP STREAM TABLE [IF EXISTS] name [CASCADE]",
     "REFRESH": f"REFRESH STREAM TABLE name [MODE {_MODES} | FULL]",
     "SHOW": "SHOW STREAM TABLES",
@@ -204,9 +206,13 @@ class _Reader:
             name, query, schedule, mode, or_replace, if_not_exists, filled, star, settings, options
         )
 
-    def alter(self) -> AlterStreamTable:
+    def alter(self) -> Statement:
         self.at += 2
         name = self.name()
+        if self.phrase("SUSPEND"):
+            return SuspendStreamTable(name)
+        if self.phrase("RESUME"):
+            return ResumeStreamTable(name)
         schedule: str | None = None
         mode: Mode | None = None
         star: Star | None = None
@@ -226,7 +232,9 @@ class _Reader:
             else:
                 self.refuse("Expected SET SCHEDULE, SET MODE, SET STAR, SET (…) (each once) or AS and a query")
         if schedule is None and mode is None and star is None and query is None and not settings:
-            self.refuse("Nothing to alter: expected SET SCHEDULE, SET MODE, SET STAR, SET (…) or AS and a query")
+            self.refuse(
+                "Nothing to alter: expected SET SCHEDULE, SET MODE, SET STAR, SET (…), AS SELECT …, SUSPEND or RESUME"
+            )
         return AlterStreamTable(name, query, schedule, mode, star, settings)
 
     def listed(self, read: Callable[[], T]) -> tuple[T, ...]:

@@ -1,0 +1,157 @@
+"""The commands that keep a lake fresh by itself, and those that look at it as a whole."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import StrEnum
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from spark_trickle.cli.common import open_lake, open_store, output
+from spark_trickle.cli.output import grid, plain
+from spark_trickle.cli.stream_tables import Name
+
+if TYPE_CHECKING:
+    from spark_trickle.errors import TrickleError
+    from spark_trickle.results import RefreshResult
+
+
+class Drawing(StrEnum):
+    TEXT = "text"
+    MERMAID = "mermaid"
+    DOT = "dot"
+    SVG = "svg"
+
+
+def up() -> None:
+    """Keep stream tables fresh by their schedules, until it is stopped (Ctrl-C, SIGTERM).
+
+    Several processes may run it on one lake: one leads, the others stand by. At the end, refreshes that run
+    are finished.
+
+    [dim]trickle up
+    trickle up --output json   # one JSON object per refresh[/dim]
+    """
+    out = output()
+    stopped = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        stopped.set()
+
+    def tell(what: RefreshResult | TrickleError) -> None:
+        now = datetime.now(UTC)
+        failed = isinstance(what, Exception)
+        if out.is_json:
+            shown = {"error": str(what)} if failed else plain(what)
+            print(json.dumps({"at": now.isoformat(), **shown}, ensure_ascii=False), flush=True)
+        else:
+            style = "red" if failed else "" if what.action != "NO_DATA" else "dim"  # type: ignore[union-attr]
+            out.out.print(Text(f"{now:%H:%M:%S} {what}", style=style), soft_wrap=True)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, stop)
+    with open_lake(out) as tr:
+        tr.start(tell)
+        out.say(f"Refreshing {len(tr.store.stream_tables())} stream tables by their schedules; Ctrl-C to stop.")
+        stopped.wait()
+        out.say("Stopping: refreshes that run are finished.")
+        tr.stop()
+
+
+def suspend(name: Name) -> None:
+    """Take a stream table off its schedule.
+
+    [dim]trickle suspend shop.revenue[/dim]
+    """
+    out = output()
+    with open_lake(out) as tr:
+        tr.suspend(name)
+    out.show({"suspended": name} if out.is_json else f"{name} is suspended.")
+
+
+def resume(name: Name) -> None:
+    """Put a stream table that is SUSPENDED or in ERROR back on its schedule.
+
+    [dim]trickle resume shop.revenue[/dim]
+    """
+    out = output()
+    with open_lake(out) as tr:
+        tr.resume(name)
+    out.show({"resumed": name} if out.is_json else f"{name} is resumed.")
+
+
+def enable() -> None:
+    """Let the lake's schedules run again, after `trickle disable`."""
+    _switch("true", "The schedules of this lake run.")
+
+
+def disable() -> None:
+    """Stop all schedules of the lake, whoever runs `trickle up`. Refreshes by hand still work."""
+    _switch("false", "The schedules of this lake are off: trickle enable switches them on again.")
+
+
+def _switch(value: str, says: str) -> None:
+    from spark_trickle.scheduler.loop import ENABLED
+
+    out = output()
+    with open_store() as store, store.write() as tx:
+        tx.put_setting(ENABLED, value)
+    out.show({"enabled": value == "true"} if out.is_json else says)
+
+
+def graph(
+    form: Annotated[Drawing, typer.Option("--format", "-f", help="How to draw it.")] = Drawing.TEXT,
+) -> None:
+    """Draw the stream tables and what they read.
+
+    [dim]trickle graph
+    trickle graph --format svg > lake.svg
+    trickle graph --output json   # nodes, edges and the columns that are read[/dim]
+    """
+    from spark_trickle.graph.draw import dag_of
+
+    out = output()
+    with open_store() as store:
+        dag = dag_of(store.stream_tables())
+    if out.is_json:
+        out.show(dag)
+    elif not dag.nodes:
+        out.say("There are no stream tables.")
+    else:
+        draw: dict[Drawing, Callable[[], str]] = {
+            Drawing.TEXT: lambda: str(dag),
+            Drawing.MERMAID: dag.mermaid,
+            Drawing.DOT: dag.dot,
+            Drawing.SVG: dag.svg,
+        }
+        print(draw[form]())
+
+
+def alerts(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Newest entries shown.")] = 20,
+) -> None:
+    """Show what somebody should know: suspended and resumed tables, foreign writes.
+
+    [dim]trickle alerts -n 5[/dim]
+    """
+    out = output()
+    with open_store() as store:
+        found = store.alerts(limit)
+    if out.is_json:
+        out.show(found)
+        return
+    table = grid("when", "severity", "code", "message")
+    for alert in found:
+        table.add_row(f"{alert.created_at:%Y-%m-%d %H:%M:%S}", alert.severity, alert.code, Text(alert.message))
+    out.out.print(table if found else "(none)")
+
+
+# In the order of the help text.
+COMMANDS: tuple[Callable[..., None], ...] = (up, suspend, resume, enable, disable, graph, alerts)

@@ -1,0 +1,164 @@
+"""A tick: stream tables that are refreshed at one cut, each published by itself, in any number of threads.
+
+All that have something to do are leased before the cut is taken, as in every refresh. A consumer reads what the tick
+published of its upstream, and everything else at the cut.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import ChainMap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from spark_trickle.catalog.leases import Lease, acquire, release
+from spark_trickle.errors import Reason, TrickleError
+from spark_trickle.lake.protect import sources_of
+from spark_trickle.model import Action, Pointer, StreamTable, TableName
+from spark_trickle.refresh.decide import NO_CHANGE
+from spark_trickle.refresh.run import Refresher
+from spark_trickle.refresh.situation import Cut
+from spark_trickle.refresh.work import Request, Run, completed
+from spark_trickle.results import RefreshResult
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Tick:
+    """`todo` wait for `refresh`, upstream first; `idle` had nothing to do; the others are left for the next tick."""
+
+    refresher: Refresher
+    cut: Cut
+    initiated_by: str
+    todo: tuple[TableName, ...]
+    idle: tuple[RefreshResult, ...]
+    _leases: dict[TableName, Lease]
+    _known: dict[TableName, StreamTable]
+    _published: dict[TableName, Pointer] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def begin(cls, refresher: Refresher, names: Sequence[TableName], initiated_by: str) -> Tick:
+        """Lease, take the cut, and finish those that have nothing to do. `names` are in topological order."""
+        r = refresher
+        leases: dict[TableName, Lease] = {}
+        try:
+            known = r.known()
+            chosen = [n for n in names if n in known]
+            for name in r.pending(chosen, known, (), None, r.cut()):
+                lease = _lease(r, known[name])
+                if lease is not None:
+                    leases[name] = lease
+            before, known = known, r.known()
+            chosen = [n for n in chosen if n in known and known[n].id == before[n].id]
+            cut = r.cut(d.input for n in chosen for d in known[n].reads)
+            pending = set(r.pending(chosen, known, (), None, cut))
+            todo: list[TableName] = []
+            left: set[TableName] = set()  # somebody refreshes it, or it has got something to do only just now
+            for name in chosen:
+                if any(d.input in left for d in known[name].reads) or (name in pending and name not in leases):
+                    left.add(name)
+                elif name in pending:
+                    todo.append(name)
+            idle = _nothing_to_do(
+                r, [known[n] for n in chosen if n not in left and n not in pending], cut, initiated_by
+            )
+        except BaseException:
+            for lease in leases.values():
+                _free(r, lease)
+            raise
+        for name in [n for n in leases if n not in todo]:
+            _free(r, leases.pop(name))
+        return cls(r, cut, initiated_by, tuple(todo), idle, leases, known)
+
+    def upstream_of(self, name: TableName) -> tuple[TableName, ...]:
+        """What it reads of the others that this tick refreshes."""
+        return tuple(d.input for d in self._known[name].reads if d.input in self.todo)
+
+    def refresh(self, name: TableName) -> RefreshResult:
+        """Refresh one of `todo`, after those it reads. A failure is recorded and raised."""
+        r, lease = self.refresher, self._leases[name]
+        with self._lock:
+            known, published = dict(self._known), dict(self._published)
+        cut = Cut(ChainMap(published, self.cut.pointers), self.cut.instant)  # type: ignore[arg-type]
+        try:
+            with r.attempts.begin({}) as attempt:
+                run = Run(attempt, cut, lease, self.initiated_by, known)
+                done = r.stage(run, Request(known[name]))
+                r.publish(run, [done])
+        finally:
+            self._release(name)
+        with self._lock:
+            self._known[name] = done.table
+            if done.made.staging is not None:
+                self._published[name] = Pointer(name, done.made.staging.location, is_view=False)
+        return done.result()
+
+    def skip(self, name: TableName, reason: Reason) -> RefreshResult:
+        """One of `todo` cannot be refreshed: say why in its history."""
+        self._release(name)
+        return record_skip(self.refresher, self._known[name], reason, self.initiated_by)
+
+    def abandon(self, name: TableName) -> None:
+        """One of `todo` is not refreshed after all."""
+        self._release(name)
+
+    def end(self) -> None:
+        """After the last one: tag the source snapshots that are reflected now."""
+        self.refresher.protector.protect(sources_of(self._known[n] for n in self.todo))
+
+    def _release(self, name: TableName) -> None:
+        with self._lock:
+            lease = self._leases.pop(name, None)
+        if lease is not None:
+            _free(self.refresher, lease)
+
+
+def record_skip(refresher: Refresher, table: StreamTable, reason: Reason, initiated_by: str) -> RefreshResult:
+    result = RefreshResult(str(table.name), Action.SKIP, str(reason))
+    with refresher.store.write() as tx:
+        tx.add_refresh(completed(result, initiated_by, datetime.now(UTC)), table.id)
+    return result
+
+
+def _lease(refresher: Refresher, table: StreamTable) -> Lease | None:
+    """The lease of a stream table; None: somebody else refreshes it."""
+    r = refresher
+    try:
+        lease = acquire(r.store, [f"stream_table:{table.id}"], r.store.owner, r.settings.lease_seconds, 0)
+    except TrickleError as error:
+        if error.code != "REFRESH_IN_PROGRESS":
+            raise
+        return None
+    r.heartbeat.keep(lease)
+    return lease
+
+
+def _free(refresher: Refresher, lease: Lease) -> None:
+    refresher.heartbeat.forget(lease)
+    try:
+        release(refresher.store, lease)
+    except TrickleError as error:  # it expires by itself
+        _log.warning("could not release %s: %s", ", ".join(lease.names), error)
+
+
+def _nothing_to_do(
+    refresher: Refresher, tables: Sequence[StreamTable], cut: Cut, initiated_by: str
+) -> tuple[RefreshResult, ...]:
+    """NO_DATA for all of them in one transaction; their data are those of the cut."""
+    found = []
+    with refresher.store.write() as tx:
+        for table in tables:
+            result = RefreshResult(str(table.name), Action.NO_DATA, str(NO_CHANGE))
+            try:
+                tx.update_stream_table(table.id, data_timestamp=cut.instant)
+            except TrickleError as error:
+                if error.code != "UNKNOWN_STREAM_TABLE":
+                    raise
+                continue  # dropped just now
+            tx.add_refresh(completed(result, initiated_by, cut.instant), table.id)
+            found.append(result)
+    return tuple(found)

@@ -1,0 +1,173 @@
+"""What is due now, and why not. Pure: the state of the DAG and the time in, a plan out.
+
+A stream table is due when its schedule has a time after its data timestamp that is not in the future. So a table that
+was not refreshed for long is due once, not once for every period it missed. One whose schedule is DOWNSTREAM has the
+schedules of the stream tables that read it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from graphlib import TopologicalSorter
+
+from spark_trickle.errors import Reason
+from spark_trickle.model import Status, TableName
+from spark_trickle.schedule import Schedule, ScheduleKind
+
+FIRST_RETRY = 5.0  # seconds after a failure; doubled with every further one
+LAST_RETRY = 600.0
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_RUNS = (Status.ACTIVE, Status.INITIALIZING)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A stream table as the scheduler sees it."""
+
+    name: TableName
+    schedule: Schedule
+    reads: tuple[TableName, ...] = ()  # other stream tables
+    status: Status = Status.ACTIVE
+    data_timestamp: datetime | None = None
+    errors: int = 0  # in a row
+    failed_at: datetime | None = None  # the last of them
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do at one instant."""
+
+    due: tuple[TableName, ...]  # upstream first
+    skips: tuple[tuple[TableName, Reason], ...]
+    wake_at: datetime | None  # when something that is not due now will be
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dag:
+    """The stream tables in topological order, each with the schedules that say when it is due."""
+
+    order: tuple[TableName, ...]
+    members: Mapping[TableName, Member]
+    schedules: Mapping[TableName, tuple[Schedule, ...]]  # of a DOWNSTREAM one, those of its consumers; none: manual
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, members: Sequence[Member], default: Schedule) -> Dag:
+        known = {m.name: m for m in members}
+        reads = {m.name: [r for r in m.reads if r in known] for m in members}
+        order = tuple(TopologicalSorter(reads).static_order())
+        consumers: dict[TableName, list[Member]] = {n: [] for n in order}
+        for member in members:
+            for read in reads[member.name]:
+                consumers[read].append(member)
+        schedules: dict[TableName, tuple[Schedule, ...]] = {}
+        warnings: list[str] = []
+        for name in reversed(order):  # consumers first
+            own = known[name].schedule
+            if own.kind is ScheduleKind.DOWNSTREAM:
+                wanted = (s for c in consumers[name] if c.status in _RUNS for s in schedules[c.name])
+                schedules[name] = tuple(dict.fromkeys(wanted))
+                if not consumers[name]:
+                    schedules[name] = (default,)
+                    warnings.append(f"{name} has schedule DOWNSTREAM and no stream table reads it: it has the default")
+            else:
+                schedules[name] = () if own.kind is ScheduleKind.MANUAL else (own,)
+        return cls(order, known, schedules, tuple(warnings))
+
+    def due_after(self, name: TableName, moment: datetime, zone: str) -> datetime | None:
+        schedules = self.schedules[name]
+        if len(schedules) == 1:  # nearly always
+            return schedules[0].due_after(moment, zone)
+        times = (s.due_after(moment, zone) for s in schedules)
+        return min((t for t in times if t is not None), default=None)
+
+    def target_seconds(self, name: TableName, now: datetime, zone: str) -> float | None:
+        """How old the content may get; None: nobody asks."""
+        periods = (s.target_seconds(now, zone) for s in self.schedules[name])
+        return min((p for p in periods if p is not None), default=None)
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the scheduler remembers between two plans."""
+
+    running: frozenset[TableName] = frozenset()  # begun by an earlier plan and not finished
+    skipped: dict[TableName, datetime] = field(default_factory=dict)  # when a skip was last recorded
+
+
+def decide(dag: Dag, memory: Memory, now: datetime, zone: str = "UTC") -> Plan:
+    """The stream tables to refresh now, upstream first, and those that cannot be although they are due.
+
+    One that is running, or that reads a running one, waits: it is due again as soon as that is done.
+    """
+    due, wake_at = _due(dag, now, zone)
+    run: dict[TableName, None] = {}
+    skips: dict[TableName, Reason] = {}
+    for name in dag.order:
+        if name not in due or name in memory.running:
+            continue
+        reads = [r for r in dag.members[name].reads if r in dag.members]
+        reason = next((r for r in (_hindered(dag.members[u], run, skips) for u in reads) if r), None)
+        if reason is not None:
+            skips[name] = reason
+        elif not any(u in memory.running or (u in due and u not in run) for u in reads):
+            run[name] = None
+    told = tuple((n, r) for n, r in skips.items() if _is_new(dag, memory, n, now, zone))
+    return Plan(tuple(run), told, wake_at, dag.warnings)
+
+
+def _due(dag: Dag, now: datetime, zone: str) -> tuple[set[TableName], datetime | None]:
+    due: set[TableName] = set()
+    wake_at: datetime | None = None
+    for name, member in dag.members.items():
+        if member.status not in _RUNS:
+            continue
+        at = dag.due_after(name, member.data_timestamp or _LONG_AGO, zone)
+        if at is None:
+            continue
+        if member.failed_at is not None and member.errors:
+            at = max(at, member.failed_at + retry_delay(name, member.errors))
+        if at <= now:
+            due.add(name)
+        elif wake_at is None or at < wake_at:
+            wake_at = at
+    return due, wake_at
+
+
+def _hindered(upstream: Member, run: Mapping[TableName, None], skips: Mapping[TableName, Reason]) -> Reason | None:
+    """Why a stream table that reads this one is not refreshed."""
+    if upstream.name in skips:
+        return skips[upstream.name]
+    if upstream.status not in _RUNS:
+        return upstream_reason(upstream.name, upstream.status, upstream.last_error)
+    if upstream.errors and upstream.name not in run:
+        return upstream_reason(upstream.name, None, upstream.last_error)
+    return None
+
+
+def upstream_reason(name: TableName, status: Status | None, error: str | None) -> Reason:
+    """Why consumers of a stream table are not refreshed: it is SUSPENDED or in ERROR, or its last refresh failed."""
+    what = f"{name} is {status}" if status is not None else f"the last refresh of {name} failed"
+    first = (error or "").split("\n", 1)[0]
+    return Reason("UPSTREAM_FAILED", f"{what}: {first}" if first else what)
+
+
+def _is_new(dag: Dag, memory: Memory, name: TableName, now: datetime, zone: str) -> bool:
+    """One skip per time of the schedule is enough."""
+    last = memory.skipped.get(name)
+    if last is None:
+        return True
+    at = dag.due_after(name, last, zone)
+    return at is not None and at <= now
+
+
+def retry_delay(name: TableName, errors: int) -> timedelta:
+    """Exponential backoff. The jitter follows from the name: tables that failed together are not retried together."""
+    jitter = int.from_bytes(hashlib.sha256(f"{name}/{errors}".encode()).digest()[:2], "big") / 2**16
+    seconds = min(FIRST_RETRY * 2 ** min(errors - 1, 20), LAST_RETRY)
+    return timedelta(seconds=seconds * (0.75 + 0.5 * jitter))
