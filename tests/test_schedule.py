@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from spark_trickle.errors import TrickleError
@@ -67,6 +69,20 @@ def test_words(text: str, kind: ScheduleKind) -> None:
 )
 def test_kept_as_written(text: str) -> None:
     assert check_schedule(f"  {text} ", 1.0) == text
+
+
+def test_cron_with_a_time_zone() -> None:
+    assert parse_schedule("0 6 * * MON  Europe/Berlin") == Schedule(
+        ScheduleKind.CRON, cron="0 6 * * MON", zone="Europe/Berlin"
+    )
+    with pytest.raises(TrickleError, match="'Mars/Base' is not a time zone"):
+        parse_schedule("0 6 * * * Mars/Base")
+
+
+def test_a_very_long_period() -> None:
+    due = parse_schedule("999999999999999999s").snapped().due_after(datetime(2026, 1, 1, tzinfo=UTC))
+    assert due is not None
+    assert due.year > 2060
 
 
 def test_none_stays_none() -> None:

@@ -28,6 +28,7 @@ _UNITS = {
 }
 _PART = re.compile(r"\s*(\d{1,18})\s*([a-z]+)")
 _FIRST_PERIOD = 48  # seconds; longer periods are this times a power of two
+_LONGEST_PERIOD = 100 * 365 * 86400  # datetime ends at year 9999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _START = datetime(2024, 1, 1, tzinfo=UTC)  # a fixed one: a cron line is valid or not, whenever it is looked at
 
@@ -71,7 +72,7 @@ class Schedule:
         its own time zone, or in `zone`.
         """
         if self.seconds is not None:
-            period = timedelta(seconds=self.seconds)
+            period = timedelta(seconds=min(self.seconds, _LONGEST_PERIOD))
             return _EPOCH + ((moment - _EPOCH) // period + 1) * period
         return None if self.cron is None else _cron_after(self.cron, self.zone or zone, moment)
 
@@ -93,10 +94,13 @@ def parse_schedule(text: str) -> Schedule:
     if seconds is not None:
         return Schedule(ScheduleKind.DURATION, seconds=seconds)
     fields = stripped.split()
-    if len(fields) in (5, 6):
-        cron, zone = " ".join(fields[:5]), fields[5] if len(fields) == 6 else None
+    if len(fields) == 5:
+        _check_cron(text, stripped)
+        return Schedule(ScheduleKind.CRON, cron=stripped)
+    if len(fields) == 6 and fields[5][0].isalpha():
+        cron, zone = " ".join(fields[:5]), fields[5]
         _check_cron(text, cron)
-        if zone is not None and not _is_zone(zone):
+        if not _is_zone(zone):
             raise _invalid(text, f": {zone!r} is not a time zone")
         return Schedule(ScheduleKind.CRON, cron=cron, zone=zone)
     raise _invalid(text)

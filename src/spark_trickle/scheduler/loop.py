@@ -20,7 +20,7 @@ from spark_trickle.model import Status, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.tick import Tick, record_skip
 from spark_trickle.results import RefreshResult
-from spark_trickle.schedule import Schedule, parse_schedule
+from spark_trickle.schedule import Schedule, ScheduleKind, parse_schedule
 from spark_trickle.scheduler.decide import Dag, Member, Memory, decide, upstream_reason
 
 _log = logging.getLogger(__name__)
@@ -178,7 +178,11 @@ class Scheduler:
 
     def _schedule(self, text: str | None) -> Schedule:
         settings = self.refresher.settings
-        schedule = parse_schedule(text or settings.default_schedule)
+        try:
+            schedule = parse_schedule(text or settings.default_schedule)
+        except TrickleError as error:  # somebody wrote to the catalog: the other tables go on
+            _log.error("taken as 'manual': %s", error.message)
+            schedule = Schedule(ScheduleKind.MANUAL)
         return schedule.snapped() if settings.canonical_periods else schedule
 
     def _begin(self, due: Sequence[TableName]) -> None:
