@@ -306,7 +306,8 @@ def predicate(ctx: Context, refs: Refs, depth: int = 2) -> str:
         operator = ctx.rnd.choice(("=", "<>", "<=", ">"))
         return f"{column(ctx, refs, T.STR)} COLLATE UTF8_LCASE {operator} {ctx.rnd.choice(('', 'A', 'Ab', 'C X'))!r}"
     if chosen == "boolean":
-        return column(ctx, refs, T.BOOL)
+        found = column(ctx, refs, T.BOOL)
+        return f"({found})" if ctx.chance(0.2) else found  # a name in parentheses can be a list of columns
     if chosen == "not":
         return f"NOT ({predicate(ctx, refs, depth - 1)})"
     if chosen == "higher-order function":

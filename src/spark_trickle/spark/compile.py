@@ -202,7 +202,7 @@ class Parts:
                 if place is not None and place.view:
                     ctes[part.name] = _leaf_sql(part.narrowed.leaf, quote(place.view))
                 elif place is not None:
-                    ctes[part.name] = f"{part.sql} WHERE {place.condition}"
+                    ctes[part.name] = f"{part.sql}{_where(place.condition)}"
             if part.name in shared or part.step:
                 run = materialize if part.name in shared else if_small
                 view = run(_reduced(ctes, f"SELECT * FROM {part.name}"))
@@ -255,6 +255,7 @@ def _reduced(ctes: Mapping[str, str], body: str) -> str:
 _TABLES = (Scan, AsOf, Stored)
 PLACES = ("_file", "_pos")  # Iceberg's columns of a row's place
 _BROADCAST = re.compile(r"SELECT /\*\+ BROADCAST\([^)]*\) \*/ ")
+_ALONE = re.compile(r"\(\s*(\w+|`(?:[^`]|``)+`)\s*\)")  # a name in parentheses
 _NAME = re.compile(r"(?<![`\w.])[a-z]+_\d+(?![`\w])")
 
 
@@ -370,7 +371,7 @@ class _Compiler:
             return quote(op.view), ""
         if isinstance(op, Filter) and not _is_shared(op) and not open_levels(op):
             table, where = self.source(op.child)
-            return (self.name(op), "") if where else (table, f" WHERE {op.condition.sql()}")
+            return (self.name(op), "") if where else (table, _where(op.condition.sql()))
         return self.name(op), ""
 
     def is_small(self, op: Operator) -> bool:
@@ -420,7 +421,7 @@ class _Compiler:
     @sql.register
     def _filter(self, op: Filter) -> str:
         child = quote(op.child.view) if isinstance(op.child, Named) else self.name(op.child)
-        return f"SELECT {_list(op.columns)} FROM {child} WHERE {op.condition.sql()}"
+        return f"SELECT {_list(op.columns)} FROM {child}{_where(op.condition.sql())}"
 
     @sql.register
     def _project(self, op: Project) -> str:
@@ -481,7 +482,7 @@ class _Compiler:
         if isinstance(op, Project):
             sql = f"SELECT {_items(op.items)} FROM {child}"
         else:
-            sql = f"SELECT {_list(op.columns)} FROM {child} WHERE {op.condition.sql()}"
+            sql = f"SELECT {_list(op.columns)} FROM {child}{_where(op.condition.sql())}"
         return self._part(op, sql)
 
     @sql.register
@@ -586,7 +587,7 @@ class _Compiler:
             text += f"\n  JOIN {name} ON {on}" if on else f"\n  CROSS JOIN {name}"
             grown = True
         where = _and(conditions)
-        return f"SELECT {hint}{_list(op.columns)} FROM {text}" + (f" WHERE {where}" if where else "")
+        return f"SELECT {hint}{_list(op.columns)} FROM {text}{_where(where) if where else ''}"
 
     def _ordered(self, op: Join) -> list[Operator]:
         known = [r for r in map(self.rows, op.inputs) if r is not None]
@@ -620,6 +621,12 @@ class _Compiler:
 
     def is_large(self, op: Operator) -> bool:
         return is_large(self.rows(op))
+
+
+def _where(condition: str) -> str:
+    """Spark reads `FROM t WHERE (flag)` as an alias with a list of columns: a name must not be alone in parentheses."""
+    alone = _ALONE.fullmatch(condition)
+    return f" WHERE {condition if alone is None else alone[1]}"
 
 
 def _and(conditions: Iterable[Scalar]) -> str:
