@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.fuzz.context import Context
-from tests.fuzz.types import COMPARABLE, ENDS, NESTED, ODD, POOLS, ZEROS, Ref, T, literal
+from tests.fuzz.types import COMPARABLE, ENDS, NESTED, ODD, ZEROS, Ref, T, constants, literal
 
 Refs = Sequence[Ref]
 _ORDERED = (T.INT, T.BIGINT, T.DEC, T.STR, T.DATE, T.TS, T.DBL)
@@ -325,7 +325,7 @@ def predicate(ctx: Context, refs: Refs, depth: int = 2) -> str:
 
 def _bounds(ctx: Context, type_: T) -> tuple[str, str]:
     """Two constants, the lower one first."""
-    pool = [v for v in POOLS[type_] if v != "NULL"]
+    pool = constants(type_)
     one, two = sorted(ctx.rnd.sample(range(len(pool)), 2))
     cast = type_ is T.BIGINT
     return tuple(f"CAST({pool[n]} AS BIGINT)" if cast else pool[n] for n in (one, two))  # type: ignore[return-value]
