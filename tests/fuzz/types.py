@@ -197,8 +197,8 @@ _FLOATING_ZEROS = ("0.0D", "-0.0D", "float('0.0')", "float('-0.0')")
 def constants(type_: T) -> tuple[str, ...]:
     """What a query may compare with.
 
-    Iceberg leaves out files by an order in which -0.0 < 0.0, and Spark calls the two equal: what `x = 0.0` finds depends
-    on how the rows lie in files. So floating zeros come from columns only.
+    Iceberg leaves out files by an order in which -0.0 < 0.0, and Spark calls the two equal: what `x = 0.0` finds
+    depends on how the rows lie in files. So floating zeros come from columns only.
     """
     return tuple(v for v in POOLS[type_] if v != "NULL" and v not in _FLOATING_ZEROS)
 
