@@ -15,6 +15,7 @@ from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, overload
 
+from spark_trickle.catalog import controls
 from spark_trickle.catalog.database import open_catalog
 from spark_trickle.catalog.leases import Heartbeat
 from spark_trickle.catalog.rows import Alert, NamedCut
@@ -27,11 +28,12 @@ from spark_trickle.lake.cuts import Cuts, ReaderCut
 from spark_trickle.lake.jvm import active
 from spark_trickle.lake.protect import Protector
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import LakeFunction, Mode, Source, Star, TableName, TableOptions
+from spark_trickle.model import LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
+from spark_trickle.monitor import status as monitor
+from spark_trickle.monitor.statistics import Statistics, statistics
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
 from spark_trickle.refresh.check import check_query
 from spark_trickle.refresh.compiler import Compiler
-from spark_trickle.refresh.definition import resolve
 from spark_trickle.refresh.inspect import Inspector
 from spark_trickle.refresh.manage import Manager, check_name
 from spark_trickle.refresh.run import Refresher
@@ -46,7 +48,8 @@ from spark_trickle.results import (
     Verification,
 )
 from spark_trickle.schedule import check_schedule
-from spark_trickle.scheduler.loop import ENABLED, Listener, Scheduler
+from spark_trickle.scheduler.decide import ENABLED
+from spark_trickle.scheduler.loop import Listener, Scheduler
 from spark_trickle.spark.reading import changed_tables
 from spark_trickle.spark.session import (
     build_session,
@@ -58,8 +61,8 @@ from spark_trickle.spark.session import (
 )
 from spark_trickle.spark.settings import differences, given
 from spark_trickle.sql.mentions import mentioned
-from spark_trickle.sql.parse import WordKind, words
 from spark_trickle.statements.execute import execute
+from spark_trickle.statements.names import parse_name
 from spark_trickle.statements.parse import parse_statement, query_in_place, table_options
 
 if TYPE_CHECKING:
@@ -202,11 +205,11 @@ class Trickle:
 
     def suspend(self, name: str | Sequence[str]) -> None:
         """Take a stream table off its schedule, until `resume`, an ALTER, or a refresh by hand that succeeds."""
-        self._manager.suspend(self._name(name))
+        controls.suspend(self.store, self._name(name), self.settings.lease_wait_seconds)
 
     def resume(self, name: str | Sequence[str]) -> None:
         """Put a stream table that is SUSPENDED or in ERROR back on its schedule."""
-        self._manager.resume(self._name(name))
+        controls.resume(self.store, self._name(name), self.settings.lease_wait_seconds)
 
     @overload
     def refresh(self, name: str, mode: str | Mode | None = None, *, upstream: bool = True) -> RefreshResult: ...
@@ -240,13 +243,18 @@ class Trickle:
         return self._inspector.plan(names, None if mode is None else _mode(mode), upstream=upstream)
 
     def status(self, name: str | None = None) -> tuple[StreamTableStatus, ...]:
-        return self._inspector.status(None if name is None else self._name(name))
+        pointers = self.refresher.attempts.sources.pointers()
+        return monitor.status(self.store, self.settings, None if name is None else self._name(name), pointers)
 
     def history(self, name: str | None = None, limit: int = 50) -> tuple[HistoryEntry, ...]:
         """Refreshes, the newest first."""
         if name is None:
             return self.store.history(limit=limit)
         return self.store.history(str(self._name(name)), limit=limit)
+
+    def statistics(self, limit: int = 10_000) -> tuple[Statistics, ...]:
+        """The last refreshes in figures, for each stream table: counts, times, actions, why they recomputed."""
+        return statistics(self.store.history(limit=limit))
 
     def check(self, query: str) -> Check:
         """Whether a query would be incremental, operator by operator; if not, why, where, and what to change.
@@ -265,7 +273,7 @@ class Trickle:
 
     def describe(self, name: str | Sequence[str]) -> Description:
         """What a stream table is: its definition and everything that bears on the definition's meaning."""
-        return self._inspector.describe(self._name(name))
+        return monitor.describe(self.store, self._name(name))
 
     def verify(self, name: str | Sequence[str], deep: bool = False) -> Verification:
         """Compare a stream table with its definition at its frontier, as multisets.
@@ -433,35 +441,7 @@ class Trickle:
         return str(self.spark.catalog.currentDatabase())
 
     def _name(self, name: str | Sequence[str]) -> TableName:
-        """`shop.revenue`, with backticks where a part needs them, or the parts themselves."""
-        if not isinstance(name, str):
-            return self._of_parts(tuple(name))
-        parts: list[str] = []
-        expected_name = True
-        for word in words(name):
-            is_name = word.kind in (WordKind.WORD, WordKind.QUOTED)
-            if is_name is not expected_name or (not is_name and word.text != "."):
-                raise TrickleError(
-                    "INVALID_NAME",
-                    f"{name!r} is not a valid table name",
-                    hint="Put backticks around a part with special characters.",
-                )
-            if is_name:
-                parts.append(word.text)
-            expected_name = not expected_name
-        if expected_name:
-            raise TrickleError("INVALID_NAME", f"{name!r} is not a valid table name")
-        return self._of_parts(tuple(parts))
-
-    def _of_parts(self, parts: tuple[str, ...]) -> TableName:
-        if not parts:
-            raise TrickleError("INVALID_NAME", "a name without parts is not a valid table name")
-        for part in parts:
-            if "." in part:
-                raise TrickleError(
-                    "INVALID_NAME", f"{part!r} has a dot in it, which the catalog cannot tell from a namespace"
-                )
-        return resolve(parts, self._namespace())
+        return parse_name(name, self._namespace)
 
     def _session_object(self, error: TrickleError, text: str) -> TrickleError:
         """Say so when the unknown table or function exists in the caller's session only."""

@@ -71,6 +71,15 @@ class TableName:
         return cls(namespace, name)
 
 
+def resolve(parts: tuple[str, ...], namespace: str) -> TableName:
+    """What the parts of a name mean where `namespace` is the current one."""
+    if len(parts) > 1 and parts[0].lower() == LAKE:
+        parts = parts[1:]
+    if len(parts) == 1:
+        return TableName(namespace, parts[0])
+    return TableName(".".join(parts[:-1]), parts[-1])
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table or result; `type` is Spark's DDL text such as decimal(12,2)."""

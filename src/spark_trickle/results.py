@@ -94,6 +94,9 @@ class StreamTableStatus:
     last_seconds: float | None
     last_error: str | None
     states: tuple[str, ...] = ()  # its hidden state tables
+    lag_seconds: float | None = None  # since the cut that its content shows; 0 when no input changed after it
+    target_seconds: float | None = None  # how old its schedule allows it to get; None: nobody asks
+    failed_upstream: str | None = None  # a stream table that it reads and that failed: it waits for that one
 
     def __str__(self) -> str:
         fresh = "behind" if self.pending else "fresh"

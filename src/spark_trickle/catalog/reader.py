@@ -13,6 +13,7 @@ from sqlalchemy.engine import RowMapping
 from spark_trickle.catalog import rows, tables
 from spark_trickle.catalog.connection import Database
 from spark_trickle.catalog.rows import Alert, Garbage, LogEntry, NamedCut
+from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
     LAKE,
@@ -126,6 +127,13 @@ class CatalogReader:
         found = self._rows(_one, {"namespace": name.namespace, "name": name.name})
         return next(iter(_with_states(_stream_tables(found))), None)
 
+    def find(self, name: TableName) -> StreamTable:
+        """The stream table, or UNKNOWN_STREAM_TABLE with those there are."""
+        table = self.stream_table(name)
+        if table is None:
+            raise unknown(name, (t.name for t in self.stream_tables()))
+        return table
+
     def stream_tables(self) -> tuple[StreamTable, ...]:
         """All stream tables, in the order of their names; hidden state tables are inside their owners."""
         return _with_states(_stream_tables(self._rows(_with_dependencies)))
@@ -174,6 +182,13 @@ class CatalogReader:
             last = select(h.c.stream_table_id, func.max(h.c.ended_at).label("at")).where(failed)
             found |= {int(row["stream_table_id"]): row["at"] for row in self._rows(last.group_by(h.c.stream_table_id))}
         return found
+
+    def last_refreshes(self) -> dict[int, HistoryEntry]:
+        """The newest refresh of each stream table, by its id."""
+        h = tables.refresh_history
+        newest = select(func.max(h.c.id)).where(h.c.stream_table_id.is_not(None)).group_by(h.c.stream_table_id)
+        found = self._rows(select(h).where(h.c.id.in_(newest)))
+        return {int(row["stream_table_id"]): rows.history_entry(row) for row in found}
 
     def refresh_entry(self, refresh_id: str) -> HistoryEntry | None:
         """The history of one refresh; after OutcomeUnknown its state tells whether the publish happened."""
@@ -263,6 +278,11 @@ class CatalogReader:
         if due is not None:
             statement = statement.where(or_(g.c.not_before.is_(None), g.c.not_before <= due))
         return tuple(rows.garbage(row) for row in self._rows(statement))
+
+
+def unknown(name: TableName, known: Iterable[TableName]) -> TrickleError:
+    there = ", ".join(sorted(map(str, known))) or "none"
+    return TrickleError("UNKNOWN_STREAM_TABLE", f"there is no stream table {name}; there are: {there}")
 
 
 def _with_states(found: Iterable[StreamTable]) -> tuple[StreamTable, ...]:

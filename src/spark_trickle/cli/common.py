@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spark_trickle.catalog.store import CatalogStore
     from spark_trickle.config import Settings
     from spark_trickle.engine import Trickle
+    from spark_trickle.model import TableName
 
 DIFFERS = 1  # exit code of a verification that found a difference, and of a failed check
 
@@ -60,18 +61,43 @@ def open_lake(out: Output, *, create: bool = False, **options: Any) -> Iterator[
         tr.close()
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogOnly:
+    """A lake without Spark."""
+
+    store: CatalogStore
+    settings: Settings
+
+    def name(self, text: str) -> TableName:
+        from spark_trickle.statements.names import parse_name
+
+        return parse_name(text, lambda: "default")
+
+    @property
+    def has_outside_sources(self) -> bool:
+        """Whether Spark has to look at tables outside of the lake to tell how fresh a stream table is."""
+        return bool(self.store.sources())
+
+
 @contextmanager
-def open_store() -> Iterator[CatalogStore]:
-    """The catalog alone, without Spark: for commands that need no data."""
+def open_store() -> Iterator[CatalogOnly]:
+    """The catalog alone: for commands that need no data, which then answer at once."""
     settings = load_settings()
     _check_lake(settings)
     from spark_trickle.catalog.database import open_catalog
 
     store = open_catalog(settings.sqlalchemy_url)
     try:
-        yield store
+        yield CatalogOnly(store, settings)
     finally:
         store.close()
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse unknown stream tables before Spark is started."""
+    with open_store() as lake:
+        for name in names:
+            lake.store.find(lake.name(name))
 
 
 def _check_lake(settings: Settings) -> None:

@@ -172,15 +172,18 @@ class Output:
             "mode",
             "schedule",
             "fresh",
+            "lag",
+            "target",
             "data of",
             "last",
             "seconds",
             "inputs",
-            right=(7,),
+            right=(5, 6, 9),
         )
         for s in results:
             style = "green" if s.status == "ACTIVE" else "red"
             notes = [s.reason] if s.reason and not s.incremental else []
+            notes += [f"UPSTREAM_FAILED: {s.failed_upstream}"] if s.failed_upstream else []
             notes += [s.last_error] if s.last_error else []
             name = Text(s.name)
             for note in notes:
@@ -191,6 +194,8 @@ class Output:
                 s.mode,
                 Text(s.schedule or "-"),
                 Text("behind", style="yellow") if s.pending else Text("fresh", style="green"),
+                "-" if s.lag_seconds is None else f"{s.lag_seconds:.0f} s",
+                "-" if s.target_seconds is None else f"{s.target_seconds:.0f} s",
                 f"{s.data_timestamp:%Y-%m-%d %H:%M:%S}" if s.data_timestamp else "-",
                 action_text(s.last_action),
                 "-" if s.last_seconds is None else f"{s.last_seconds:.2f}",

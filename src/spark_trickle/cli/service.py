@@ -70,9 +70,11 @@ def suspend(name: Name) -> None:
 
     [dim]trickle suspend shop.revenue[/dim]
     """
+    from spark_trickle.catalog import controls
+
     out = output()
-    with open_lake(out) as tr:
-        tr.suspend(name)
+    with open_store() as lake:
+        controls.suspend(lake.store, lake.name(name), lake.settings.lease_wait_seconds)
     out.show({"suspended": name} if out.is_json else f"{name} is suspended.")
 
 
@@ -81,9 +83,11 @@ def resume(name: Name) -> None:
 
     [dim]trickle resume shop.revenue[/dim]
     """
+    from spark_trickle.catalog import controls
+
     out = output()
-    with open_lake(out) as tr:
-        tr.resume(name)
+    with open_store() as lake:
+        controls.resume(lake.store, lake.name(name), lake.settings.lease_wait_seconds)
     out.show({"resumed": name} if out.is_json else f"{name} is resumed.")
 
 
@@ -98,10 +102,10 @@ def disable() -> None:
 
 
 def _switch(value: str, says: str) -> None:
-    from spark_trickle.scheduler.loop import ENABLED
+    from spark_trickle.scheduler.decide import ENABLED
 
     out = output()
-    with open_store() as store, store.write() as tx:
+    with open_store() as lake, lake.store.write() as tx:
         tx.put_setting(ENABLED, value)
     out.show({"enabled": value == "true"} if out.is_json else says)
 
@@ -118,8 +122,8 @@ def graph(
     from spark_trickle.graph.draw import dag_of
 
     out = output()
-    with open_store() as store:
-        dag = dag_of(store.stream_tables())
+    with open_store() as lake:
+        dag = dag_of(lake.store.stream_tables())
     if out.is_json:
         out.show(dag)
     elif not dag.nodes:
@@ -142,8 +146,8 @@ def alerts(
     [dim]trickle alerts -n 5[/dim]
     """
     out = output()
-    with open_store() as store:
-        found = store.alerts(limit)
+    with open_store() as lake:
+        found = lake.store.alerts(limit)
     if out.is_json:
         out.show(found)
         return

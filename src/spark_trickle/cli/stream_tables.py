@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_trickle.cli.common import all_names, each, open_lake, output, pairs, read_text, usage
+from spark_trickle.cli.common import (
+    all_names,
+    check_names,
+    each,
+    open_lake,
+    open_store,
+    output,
+    pairs,
+    read_text,
+    usage,
+)
 
 
 def _repeated(option: str, metavar: str, says: str) -> Any:
@@ -91,6 +101,7 @@ def create(
     out = output()
     settings, properties = pairs("--set", set_), pairs("--property", property_)
     definition = read_text(query, file, "--query")
+    _check_schedule(schedule)
     with open_lake(out) as tr, out.progress(f"Creating {name}"):
         result = tr.create_stream_table(
             name,
@@ -128,12 +139,36 @@ def alter(
     settings = pairs("--set", set_)
     if not given and not settings and schedule is None and mode is None and star is None:
         usage("Say what to change: --query, --file, --schedule, --mode, --star or --set.")
+    if schedule is not None and not given and not settings and mode is None and star is None:
+        _set_schedule(name, schedule)
+        out.show({"altered": name} if out.is_json else f"{name} is altered.")
+        return
+    _check_schedule(schedule)
+    check_names([name])
     definition = read_text(query, file, "--query") if given else None
     with open_lake(out) as tr, out.progress(f"Altering {name}"):
         result = tr.alter_stream_table(
             name, query=definition, schedule=schedule, mode=mode, star=star, settings=settings
         )
     out.show(result if result is not None else {"altered": name} if out.is_json else f"{name} is altered.")
+
+
+def _check_schedule(schedule: str | None) -> None:
+    """Refuse a bad one before Spark is started."""
+    from spark_trickle.schedule import check_schedule
+
+    with open_store() as lake:
+        check_schedule(schedule, lake.settings.min_schedule_seconds)
+
+
+def _set_schedule(name: str, schedule: str) -> None:
+    from spark_trickle.catalog.controls import set_schedule
+    from spark_trickle.schedule import check_schedule
+
+    with open_store() as lake:
+        checked = check_schedule(schedule, lake.settings.min_schedule_seconds)
+        assert checked is not None
+        set_schedule(lake.store, lake.name(name), checked, lake.settings.lease_wait_seconds)
 
 
 def drop(
@@ -186,6 +221,7 @@ def refresh(
     out = output()
     if bool(names) == every:
         usage("Name stream tables, or say --all.")
+    check_names(names or ())
     with open_lake(out) as tr:
         if dry_run:
             out.show(tr.plan(all_names(tr) if every else list(names or ()), mode=mode, upstream=upstream))
@@ -205,7 +241,16 @@ def status(name: Annotated[str | None, typer.Argument(metavar="NAME")] = None) -
     [dim]trickle status
     trickle status shop.revenue --output json[/dim]
     """
+    from spark_trickle.monitor.status import status
+
     out = output()
+    with open_store() as lake:
+        found = None if name is None else lake.name(name)
+        if not lake.has_outside_sources:
+            out.show(status(lake.store, lake.settings, found))
+            return
+        if found is not None:
+            lake.store.find(found)
     with open_lake(out) as tr:
         out.show(tuple(tr.status(name)))
 
@@ -216,9 +261,11 @@ def describe(name: Name) -> None:
     [dim]trickle describe shop.revenue
     trickle describe shop.revenue --output json[/dim]
     """
+    from spark_trickle.monitor.status import describe
+
     out = output()
-    with open_lake(out) as tr:
-        out.show(tr.describe(name))
+    with open_store() as lake:
+        out.show(describe(lake.store, lake.name(name)))
 
 
 def history(
@@ -231,8 +278,8 @@ def history(
     trickle history shop.revenue -n 5[/dim]
     """
     out = output()
-    with open_lake(out) as tr:
-        out.show(tuple(tr.history(name, limit=limit)))
+    with open_store() as lake:
+        out.show(lake.store.history(None if name is None else str(lake.name(name)), limit=limit))
 
 
 def changes(
@@ -261,6 +308,7 @@ def changes(
 
     out = output()
     check_since(since)
+    check_names([name])
     with open_lake(out) as tr:
         show_changes(out, tr, name, since, limit, follow=follow)
 
@@ -271,6 +319,7 @@ def explain(name: Name) -> None:
     [dim]trickle explain shop.revenue[/dim]
     """
     out = output()
+    check_names([name])
     with open_lake(out) as tr, out.progress("Explaining"):
         result = tr.explain(name)
     out.show(result)
@@ -304,6 +353,7 @@ def verify(
     trickle verify shop.revenue --deep[/dim]
     """
     out = output()
+    check_names(names or ())
     with open_lake(out) as tr:
         skipped = () if names else ("VOLATILE_FUNCTION",)
         check = partial(tr.verify, deep=deep)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from time import sleep
 from typing import TYPE_CHECKING
 
+from spark_trickle.catalog.reader import unknown
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import changelog
@@ -23,7 +24,7 @@ from spark_trickle.lake.feed import Feed, cancel, lineage, union
 from spark_trickle.lake.jvm import Java, TableFacts, handles, let_go
 from spark_trickle.lake.shape import same
 from spark_trickle.model import LAKE, StreamTable, TableName
-from spark_trickle.refresh.run import Refresher, unknown
+from spark_trickle.refresh.run import Refresher
 from spark_trickle.spark.compile import quote, quote_table
 from spark_trickle.spark.runtime import collect_local
 from spark_trickle.sql.algebra import WEIGHT
@@ -180,19 +181,13 @@ class ChangeReader:
                 sleep(poll_seconds)
 
     def _published(self, name: TableName) -> str | None:
-        table = self.refresher.store.stream_table(name)
-        if table is None:
-            raise self._unknown(name)
-        return table.published_pointer
-
-    def _unknown(self, name: TableName) -> TrickleError:
-        return unknown(name, {t.name: t for t in self.refresher.store.stream_tables()})
+        return self.refresher.store.find(name).published_pointer
 
     def _now(self, name: TableName) -> _Now:
         r = self.refresher
         found = r.store.snapshot_for_check(name)
         if found is None:
-            raise self._unknown(name)
+            raise unknown(name, (t.name for t in r.store.stream_tables()))
         table = found.stream_table
         pointer = found.pointers.get(table.name)
         if pointer is None:

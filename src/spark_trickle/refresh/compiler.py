@@ -11,8 +11,18 @@ from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.cache import LruCache
 from spark_trickle.lake.shape import reshape, same
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, InputKind, LakeFunction, Pointer, Star, StreamTable, TableName
-from spark_trickle.refresh.definition import Compiled, Definition, LakeTables, compile_definition, misread_of, resolve
+from spark_trickle.model import (
+    HIDDEN_NAMESPACE,
+    LAKE,
+    InputKind,
+    LakeFunction,
+    Pointer,
+    Star,
+    StreamTable,
+    TableName,
+    resolve,
+)
+from spark_trickle.refresh.definition import Compiled, Definition, LakeTables, compile_definition, misread_of
 from spark_trickle.spark.settings import plain_arithmetic
 from spark_trickle.sql.mentions import Seen, called, columns_seen, mentioned, without_catalog
 

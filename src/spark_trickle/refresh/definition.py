@@ -25,13 +25,13 @@ from spark_trickle.lake.tables import Lake
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
     HIDDEN_PREFIX,
-    LAKE,
     Column,
     InputKind,
     LakeFunction,
     Pointer,
     StreamTable,
     TableName,
+    resolve,
 )
 from spark_trickle.spark.analyze import Analyzer
 from spark_trickle.spark.compile import PlainLeaves, compile_sql
@@ -171,14 +171,6 @@ class LakeTables:
         if pointer.is_view:
             return self.lake.view(pointer)
         return LakeTable(name, InputKind.SOURCE, tuple(f.name for f in self.lake.facts(pointer.location).fields))
-
-
-def resolve(parts: tuple[str, ...], namespace: str) -> TableName:
-    if len(parts) > 1 and parts[0].lower() == LAKE:
-        parts = parts[1:]
-    if len(parts) == 1:
-        return TableName(namespace, parts[0])
-    return TableName(".".join(parts[:-1]), parts[-1])
 
 
 # Spark has accepted the definition before: when it refuses our form of it, the fault is ours, and FULL is right.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from spark_trickle.catalog.frontier import location_of
 from spark_trickle.delta.steps import HASH
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.attempt import Attempt
@@ -18,30 +19,23 @@ from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import Difference, compare
 from spark_trickle.refresh.full import full_select
 from spark_trickle.refresh.inputs import Feeds, gather
-from spark_trickle.refresh.run import Refresher, new_state, unknown
+from spark_trickle.refresh.run import Refresher, new_state
 from spark_trickle.refresh.shown import steps_sql
-from spark_trickle.refresh.situation import Cut, inputs_moved, location_of, other_code, past_of, situation_of
+from spark_trickle.refresh.situation import Cut, other_code, past_of, situation_of
 from spark_trickle.refresh.work import Work
-from spark_trickle.results import Description, Explanation, PlannedRefresh, StreamTableStatus, Verification
+from spark_trickle.results import Explanation, PlannedRefresh, Verification
 from spark_trickle.spark.analyze import spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote, quote_table
-from spark_trickle.spark.settings import unusual, unusual_first
 
 
 @dataclass(slots=True)
 class Inspector:
     refresher: Refresher
 
-    def find(self, name: TableName) -> StreamTable:
-        table = self.refresher.store.stream_table(name)
-        if table is None:
-            raise unknown(name, {t.name: t for t in self.refresher.store.stream_tables()})
-        return table
-
     # -- explain ---------------------------------------------------------------------------------------------------
 
     def explain(self, name: TableName) -> Explanation:
-        r, table = self.refresher, self.find(name)
+        r, table = self.refresher, self.refresher.store.find(name)
         known = {t.name: t for t in r.store.stream_tables()}
         cut = r.cut()
         with r.attempts.begin({}, table.namespace) as attempt:
@@ -181,7 +175,7 @@ class Inspector:
         started = time.perf_counter()
         r = self.refresher
         for _ in range(3):
-            table, cut = self.find(name), r.cut()
+            table, cut = r.store.find(name), r.cut()
             if location_of(cut.pointers, table.name) == table.published_pointer:
                 break  # else it was published between the two; or compacted since, which does no harm
         if table.published_snapshot is None:
@@ -251,64 +245,6 @@ class Inspector:
         )
 
     # -- describe --------------------------------------------------------------------------------------------------
-
-    def describe(self, name: TableName) -> Description:
-        table = self.find(name)
-        pins = unusual_first(dict(table.settings))
-        return Description(
-            name=str(name),
-            definition=table.definition,
-            namespace=table.namespace,
-            status=table.status,
-            mode=table.mode,
-            schedule=table.schedule,
-            star=table.star,
-            incremental=table.incremental,
-            reason=table.reason,
-            columns=table.columns,
-            inputs=tuple((str(d.input), d.kind) for d in table.reads),
-            functions=tuple(sorted({f for t in (table, *table.states) for f in t.functions})),
-            settings=pins,
-            unusual=sum(unusual(key, value) for key, value in pins),
-            states=tuple(str(s.name) for s in table.states),
-            data_timestamp=table.data_timestamp,
-            created_at=table.created_at,
-        )
-
-    # -- status ----------------------------------------------------------------------------------------------------
-
-    def status(self, name: TableName | None) -> tuple[StreamTableStatus, ...]:
-        r = self.refresher
-        tables = r.store.stream_tables() if name is None else (self.find(name),)
-        pointers = r.attempts.sources.pointers()
-        result = []
-        for t in tables:
-            last = next(iter(r.store.history(str(t.name), limit=1)), None)
-            result.append(
-                StreamTableStatus(
-                    name=str(t.name),
-                    status=t.status,
-                    mode=t.mode,
-                    schedule=t.schedule,
-                    incremental=t.incremental,
-                    reason=t.reason,
-                    inputs=tuple(str(d.input) for d in t.reads),
-                    pending=_is_stale(t, pointers),
-                    data_timestamp=t.data_timestamp,
-                    last_action=last.action if last else None,
-                    last_seconds=last.seconds if last else None,
-                    last_error=t.last_error,
-                    states=tuple(str(s.name) for s in t.states),
-                )
-            )
-        return tuple(result)
-
-
-def _is_stale(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
-    try:
-        return inputs_moved(table, pointers)
-    except TrickleError:  # a source outside the lake that cannot be looked at now: a refresh says why
-        return True
 
 
 def compare_parts(

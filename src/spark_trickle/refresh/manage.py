@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from spark_trickle.catalog.leases import Lease
-from spark_trickle.catalog.store import Transaction
+from spark_trickle.catalog.reader import unknown
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import owned
 from spark_trickle.lake.protect import sources_of
-from spark_trickle.model import HIDDEN_NAMESPACE, InputKind, Mode, Star, Status, StreamTable, TableName, TableOptions
+from spark_trickle.model import (
+    HIDDEN_NAMESPACE,
+    InputKind,
+    Mode,
+    Star,
+    Status,
+    StreamTable,
+    TableName,
+    TableOptions,
+    resolve,
+)
 from spark_trickle.refresh.as_written import notices, refuse_volatile
-from spark_trickle.refresh.definition import Compiled, resolve
+from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.handover import trim
-from spark_trickle.refresh.run import Refresher, graph_of, refuse_cycle, same_as_leased, unknown
+from spark_trickle.refresh.run import Refresher, graph_of, refuse_cycle, same_as_leased
 from spark_trickle.refresh.situation import refuse_taken
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Request, Run
@@ -112,9 +121,7 @@ class Manager:
         """Returns the refresh that a changed definition needed, None when nothing had to be computed."""
         check_options(options)
         r = self.refresher
-        table = r.store.stream_table(name)
-        if table is None:
-            raise unknown(name, r.known())
+        table = r.store.find(name)
         with r.heartbeat.holding([f"stream_table:{table.id}"], r.settings.lease_wait_seconds) as lease:
             table = same_as_leased(table, r.known())
             wanted = replace(
@@ -173,35 +180,6 @@ class Manager:
             r.publish(run, [done])
             r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
             return replace(done.result(), notices=notices(compiled, r.settings))
-
-    # -- suspend and resume ------------------------------------------------------------------------------------------
-
-    def suspend(self, name: TableName) -> None:
-        """Schedules leave it alone until it is resumed, altered or refreshed by hand."""
-        with self._held(name) as (tx, table):
-            tx.update_stream_table(table.id, status=Status.SUSPENDED)
-            tx.add_alert("SUSPENDED", f"{name} was suspended by hand", name=str(name), severity="info")
-
-    def resume(self, name: TableName) -> None:
-        """Leave SUSPENDED or ERROR; failures are counted from zero."""
-        with self._held(name) as (tx, table):
-            status = Status.INITIALIZING if table.published_snapshot is None else Status.ACTIVE
-            tx.update_stream_table(table.id, status=status, consecutive_errors=0, last_error=None)
-            if table.status in (Status.SUSPENDED, Status.ERROR):
-                tx.add_alert("RESUMED", f"{name} was resumed; it was {table.status}", name=str(name), severity="info")
-
-    @contextmanager
-    def _held(self, name: TableName) -> Iterator[tuple[Transaction, StreamTable]]:
-        """A stream table that nobody refreshes meanwhile, and a transaction that may change its row."""
-        r = self.refresher
-        table = r.store.stream_table(name)
-        if table is None:
-            raise unknown(name, r.known())
-        with r.heartbeat.holding([f"stream_table:{table.id}"], r.settings.lease_wait_seconds) as lease:
-            table = same_as_leased(table, r.known())
-            with r.store.write() as tx:
-                tx.check_lease(lease)
-                yield tx, table
 
     # -- drop ------------------------------------------------------------------------------------------------------
 

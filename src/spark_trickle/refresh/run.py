@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from spark_trickle.catalog.connection import OutcomeUnknown
+from spark_trickle.catalog.frontier import changed_outside, inputs_moved, location_of
 from spark_trickle.catalog.leases import Heartbeat
+from spark_trickle.catalog.reader import unknown
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.delta.optimize import PASSES, Pass
@@ -37,9 +39,6 @@ from spark_trickle.refresh.inputs import Feeds, Input, gather
 from spark_trickle.refresh.runner import Runner
 from spark_trickle.refresh.situation import (
     Cut,
-    changed_outside,
-    inputs_moved,
-    location_of,
     past_of,
     refuse_taken,
     situation_of,
@@ -498,11 +497,6 @@ def same_as_leased(table: StreamTable, known: Mapping[TableName, StreamTable]) -
     if now.id != table.id:
         raise TrickleError("PUBLISH_CONFLICT", f"{table.name} was dropped and made again while this call waited for it")
     return now
-
-
-def unknown(name: TableName, known: Mapping[TableName, StreamTable]) -> TrickleError:
-    there = ", ".join(sorted(map(str, known))) or "none"
-    return TrickleError("UNKNOWN_STREAM_TABLE", f"there is no stream table {name}; there are: {there}")
 
 
 def time_dependent(table: StreamTable) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from spark_trickle.catalog.frontier import location_of
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.file_schema import shows
@@ -24,25 +25,6 @@ class Cut:
 
     pointers: Mapping[TableName, Pointer]
     instant: datetime
-
-
-def location_of(pointers: Mapping[TableName, Pointer], name: TableName) -> str | None:
-    pointer = pointers.get(name)
-    return None if pointer is None else pointer.location
-
-
-def inputs_moved(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
-    """Whether an input moved past the frontier, told by pointers alone."""
-    return any(
-        d.pointer is None or location_of(pointers, d.input) != d.pointer
-        for t in (table, *table.states)
-        for d in t.dependencies
-    )
-
-
-def changed_outside(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
-    """Whether the table, or a state table, is not what we published last, told by pointers alone."""
-    return any(location_of(pointers, t.name) != t.published_pointer for t in (table, *table.states))
 
 
 def situation_of(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from spark_trickle.catalog.changes import CatalogChange
+from spark_trickle.catalog.frontier import location_of
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.errors import Reason
 from spark_trickle.lake.attempt import Attempt
@@ -17,7 +18,7 @@ from spark_trickle.model import Action, Dependency, InputKind, Mode, Shape, Stat
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.inputs import Input
-from spark_trickle.refresh.situation import Cut, location_of
+from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.results import HistoryEntry, RefreshResult
 

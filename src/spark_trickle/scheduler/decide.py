@@ -17,6 +17,7 @@ from spark_trickle.errors import Reason
 from spark_trickle.model import Status, TableName
 from spark_trickle.schedule import Schedule, ScheduleKind
 
+ENABLED = "scheduler.enabled"  # a setting in the catalog: "false" stops the schedules of the lake
 FIRST_RETRY = 5.0  # seconds after a failure; doubled with every further one
 LAST_RETRY = 600.0
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)

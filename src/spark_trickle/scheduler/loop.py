@@ -20,12 +20,11 @@ from spark_trickle.model import Status, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.tick import Tick, record_skip
 from spark_trickle.results import RefreshResult
-from spark_trickle.schedule import Schedule, ScheduleKind, parse_schedule
-from spark_trickle.scheduler.decide import Dag, Member, Memory, decide, upstream_reason
+from spark_trickle.scheduler.decide import ENABLED, Dag, Member, Memory, decide, upstream_reason
+from spark_trickle.scheduler.members import default_schedule, member
 
 _log = logging.getLogger(__name__)
 
-ENABLED = "scheduler.enabled"  # a setting in the catalog: "false" stops the schedulers of the lake
 _LEASE = "scheduler"
 _POLL_SECONDS = 1.0  # after which stream tables that are new or were altered are noticed
 _BY = "schedule"
@@ -145,7 +144,7 @@ class Scheduler:
         if r.store.setting(ENABLED) == "false":
             return _POLL_SECONDS
         known = {t.name: t for t in r.store.stream_tables()}
-        dag = Dag.of(self._members(known), self._schedule(None))
+        dag = Dag.of(self._members(known), default_schedule(r.settings))
         with self._lock:
             plan = decide(dag, self._memory, now, r.settings.time_zone)
         for warning in {*plan.warnings} - self._warned:
@@ -163,27 +162,15 @@ class Scheduler:
     def _members(self, known: dict[TableName, StreamTable]) -> list[Member]:
         failed = self.refresher.store.last_failures([t.id for t in known.values() if t.consecutive_errors])
         return [
-            Member(
-                name=t.name,
-                schedule=self._schedule(t.schedule),
-                reads=tuple(d.input for d in t.reads if d.input in known),
-                status=t.status,
-                data_timestamp=t.data_timestamp,
-                errors=max(t.consecutive_errors, int(t.name in self._failed_at)),
+            member(
+                t,
+                known,
+                self.refresher.settings,
                 failed_at=max((f for f in (failed.get(t.id), self._failed_at.get(t.name)) if f), default=None),
-                last_error=t.last_error,
+                errors=int(t.name in self._failed_at),
             )
             for t in known.values()
         ]
-
-    def _schedule(self, text: str | None) -> Schedule:
-        settings = self.refresher.settings
-        try:
-            schedule = parse_schedule(text or settings.default_schedule)
-        except TrickleError as error:  # somebody wrote to the catalog: the other tables go on
-            _log.error("taken as 'manual': %s", error.message)
-            schedule = Schedule(ScheduleKind.MANUAL)
-        return schedule.snapped() if settings.canonical_periods else schedule
 
     def _begin(self, due: Sequence[TableName]) -> None:
         tick = Tick.begin(self.refresher, due, _BY)
