@@ -38,6 +38,9 @@ class Status(StrEnum):
     INITIALIZING = "INITIALIZING"
 
 
+RUNS = (Status.ACTIVE, Status.INITIALIZING)  # schedules refresh it
+
+
 class Star(StrEnum):
     """What `SELECT *` means when its source gets other columns."""
 

@@ -85,7 +85,7 @@ def test_lag_against_the_schedule(store: CatalogStore, settings: Settings) -> No
     behind = {s.name: s for s in status(store, settings, now=NOON + timedelta(minutes=9))}
     assert [(behind[n].pending, behind[n].lag_seconds) for n in ("s.a", "s.b", "s.c")] == [
         (True, 540.0),
-        (False, 0.0),
+        (False, 540.0),  # its input is behind: so is it
         (True, 540.0),
     ]
     assert [s.name for s in status(store, settings, B)] == ["s.b"]
@@ -107,6 +107,7 @@ def test_controls_wait_for_a_refresh_and_say_whose(store: CatalogStore) -> None:
     with pytest.raises(TrickleError) as caught:
         controls.suspend(store, A, 0)
     assert caught.value.code == "REFRESH_IN_PROGRESS"
+    assert caught.value.message.startswith("s.a is being refreshed")
     assert store.find(A).status is Status.ACTIVE
     del lease
     other.close()

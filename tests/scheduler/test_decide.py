@@ -12,7 +12,7 @@ import pytest
 
 from spark_trickle.model import Status, TableName
 from spark_trickle.schedule import parse_schedule
-from spark_trickle.scheduler.decide import LAST_RETRY, Dag, Member, Memory, decide, retry_delay
+from spark_trickle.scheduler.decide import LAST_RETRY, REST, Dag, Member, Memory, decide, retry_delay
 
 DEFAULT = parse_schedule("1m").snapped()
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -197,6 +197,54 @@ def test_a_failed_one_is_retried_later_and_later_and_its_consumers_wait() -> Non
     assert [str(r) for _, r in plan.skips] == ["UPSTREAM_FAILED: the last refresh of s.a failed: boom"]
     assert plan.wake_at == after
     assert due(members, after) == ["a", "b"]
+
+
+def test_a_consumer_of_two_that_always_run_is_not_starved() -> None:
+    """Each of the two takes longer than its period; they would begin again whenever the other one still runs."""
+    members = {m.name: m for m in (member("a", "1s"), member("b", "1s"), member("c", "30s", "a", "b"))}
+    memory, ends, now = Memory(frozenset([name("b")])), {name("b"): NOON + seconds(1)}, NOON + seconds(30)
+    runs = Counter[str]()
+    for _ in range(2000):
+        for n in [n for n, at in ends.items() if at <= now]:
+            del ends[n]
+            memory.running -= {n}
+            members[n] = replace(members[n], data_timestamp=now - seconds(2))
+        for n in decide(Dag.of(list(members.values()), DEFAULT), memory, now).due:
+            runs[n.name] += 1
+            memory.running |= {n}
+            ends[n] = now + seconds(2)
+        now += seconds(0.5)
+    assert runs["c"] > 10, runs
+    assert runs["a"] > 100, runs
+
+
+def test_a_table_rests_between_two_refreshes() -> None:
+    """Else nobody who waits for its lease would get it."""
+    a = member("a", "1s", at=NOON - seconds(60))
+    memory = Memory(finished={a.name: NOON})
+    plan = decide(Dag.of([a], DEFAULT), memory, NOON + seconds(0.1))
+    assert plan.due == ()
+    assert plan.wake_at == NOON + REST
+    assert due([a], NOON + REST, memory) == ["a"]
+
+
+def test_tables_that_read_each_other_do_not_stop_the_others() -> None:
+    plan = decide(
+        Dag.of([member("a", "1s", "b"), member("b", "1s", "a"), member("c", "1s")], DEFAULT),
+        Memory(),
+        NOON + seconds(9),
+    )
+    assert [n.name for n in plan.due] == ["c"]
+    assert "s.a" in plan.warnings[0]
+    assert "s.b" in plan.warnings[0]
+
+
+def test_a_clock_that_is_ahead() -> None:
+    a = member("a", "30s", at=NOON + timedelta(hours=2), errors=1, failed_at=NOON + timedelta(hours=1))
+    assert due([a], NOON + seconds(60)) == []
+    plan = decide(Dag.of([a], DEFAULT), Memory(), NOON + seconds(60))
+    assert plan.wake_at is not None
+    assert plan.wake_at <= NOON + seconds(120)
 
 
 def test_error_is_not_retried() -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from spark_trickle.catalog.leases import acquire, release
 from spark_trickle.catalog.store import CatalogStore, Transaction
+from spark_trickle.errors import TrickleError
 from spark_trickle.model import Status, StreamTable, TableName
 
 _TTL_SECONDS = 30.0  # the transaction takes milliseconds
@@ -22,7 +23,7 @@ def suspend(store: CatalogStore, name: TableName, wait_seconds: float) -> None:
 def resume(store: CatalogStore, name: TableName, wait_seconds: float) -> None:
     """Leave SUSPENDED or ERROR; failures are counted from zero."""
     with _held(store, name, wait_seconds) as (tx, table):
-        tx.update_stream_table(table.id, status=_working(table), consecutive_errors=0, last_error=None)
+        tx.update_stream_table(table.id, status=working(table), consecutive_errors=0, last_error=None)
         if table.status in (Status.SUSPENDED, Status.ERROR):
             tx.add_alert("RESUMED", f"{name} was resumed; it was {table.status}", name=str(name), severity="info")
 
@@ -30,10 +31,12 @@ def resume(store: CatalogStore, name: TableName, wait_seconds: float) -> None:
 def set_schedule(store: CatalogStore, name: TableName, schedule: str, wait_seconds: float) -> None:
     """A checked schedule. As every ALTER, it puts a table that is SUSPENDED or in ERROR back on its schedule."""
     with _held(store, name, wait_seconds) as (tx, table):
-        tx.update_stream_table(table.id, schedule=schedule, status=_working(table))
+        status = working(table)
+        tx.update_stream_table(table.id, schedule=schedule, status=status, consecutive_errors=0, last_error=None)
 
 
-def _working(table: StreamTable) -> Status:
+def working(table: StreamTable) -> Status:
+    """Its status when nothing is wrong."""
     return Status.INITIALIZING if table.published_snapshot is None else Status.ACTIVE
 
 
@@ -41,9 +44,14 @@ def _working(table: StreamTable) -> Status:
 def _held(store: CatalogStore, name: TableName, wait_seconds: float) -> Iterator[tuple[Transaction, StreamTable]]:
     """A stream table that nobody refreshes meanwhile: a publish would write its whole row."""
     table = store.find(name)
-    lease = acquire(store, [f"stream_table:{table.id}"], store.owner, _TTL_SECONDS, wait_seconds)
+    try:
+        lease = acquire(store, [f"stream_table:{table.id}"], store.owner, _TTL_SECONDS, wait_seconds)
+    except TrickleError as error:
+        raise TrickleError(error.code, f"{name} is being refreshed: {error.message}") from error
     try:
         now = store.find(name)
+        if now.id != table.id:
+            raise TrickleError("PUBLISH_CONFLICT", f"{name} was dropped and made again while this call waited for it")
         with store.write() as tx:
             tx.check_lease(lease)
             yield tx, now

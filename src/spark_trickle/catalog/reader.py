@@ -166,10 +166,12 @@ class CatalogReader:
             statement = statement.where(h.c.name == name)
         return tuple(rows.history_entry(row) for row in self._rows(statement))
 
-    def history_of(self, stream_table_id: int, limit: int) -> tuple[HistoryEntry, ...]:
-        """The newest first, of this very stream table: another one may have had its name."""
+    def computed(self, stream_table_id: int, limit: int) -> tuple[HistoryEntry, ...]:
+        """Refreshes that computed content, the newest first; of this very table: another one may have had its name."""
         h = tables.refresh_history
-        statement = select(h).where(h.c.stream_table_id == stream_table_id).order_by(h.c.id.desc()).limit(limit)
+        wrote = h.c.action.in_([a.value for a in (Action.FULL, Action.DIFFERENTIAL, Action.REINITIALIZE)])
+        chosen = and_(h.c.stream_table_id == stream_table_id, h.c.state == "COMPLETED", wrote)
+        statement = select(h).where(chosen).order_by(h.c.id.desc()).limit(limit)
         return tuple(rows.history_entry(row) for row in self._rows(statement))
 
     def last_failures(self, stream_table_ids: Collection[int]) -> dict[int, datetime]:

@@ -21,6 +21,7 @@ from spark_trickle.catalog.rows import LogEntry, NamedCut
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     LAKE,
+    RUNS,
     Action,
     Column,
     Dependency,
@@ -117,6 +118,13 @@ class Transaction(PointerWriter):
         changed = self.connection.execute(update(s).where(s.c.id == id).values(**_stream_table_values(fields)))
         if changed.rowcount != 1:
             raise TrickleError("UNKNOWN_STREAM_TABLE", f"stream table {id} was dropped")
+
+    def suspend_failing(self, id: int, errors: int) -> bool:
+        """Suspend a stream table that failed so many times in a row, unless somebody helped it meanwhile."""
+        s = tables.stream_tables
+        failing = and_(s.c.id == id, s.c.consecutive_errors >= errors, s.c.status.in_([r.value for r in RUNS]))
+        changed = self.connection.execute(update(s).where(failing).values(status=Status.SUSPENDED.value))
+        return changed.rowcount == 1
 
     def delete_stream_table(self, id: int) -> None:
         """The row, its dependencies and its change log; the history stays."""

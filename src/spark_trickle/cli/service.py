@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +17,10 @@ import typer
 from rich.text import Text
 
 from spark_trickle.cli.common import open_lake, open_store, output
-from spark_trickle.cli.output import grid, plain
+from spark_trickle.cli.output import Output, grid, plain
 from spark_trickle.cli.stream_tables import Name
+from spark_trickle.model import Action
+from spark_trickle.scheduler.decide import ENABLED
 
 if TYPE_CHECKING:
     from spark_trickle.errors import TrickleError
@@ -41,28 +45,35 @@ def up() -> None:
     """
     out = output()
     stopped = threading.Event()
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopped.set()
-
-    def tell(what: RefreshResult | TrickleError) -> None:
-        now = datetime.now(UTC)
-        failed = isinstance(what, Exception)
-        if out.is_json:
-            shown = {"error": str(what)} if failed else plain(what)
-            print(json.dumps({"at": now.isoformat(), **shown}, ensure_ascii=False), flush=True)
-        else:
-            style = "red" if failed else "" if what.action != "NO_DATA" else "dim"  # type: ignore[union-attr]
-            out.out.print(Text(f"{now:%H:%M:%S} {what}", style=style), soft_wrap=True)
-
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, stop)
     with open_lake(out) as tr:
-        tr.start(tell)
-        out.say(f"Refreshing {len(tr.store.stream_tables())} stream tables by their schedules; Ctrl-C to stop.")
+        before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+
+        def stop(_signal: int, _frame: FrameType | None) -> None:
+            stopped.set()
+            for each, handler in before.items():  # the second one does not wait
+                signal.signal(each, handler)
+
+        for each in before:  # now: Spark has set its own, which cancels all jobs
+            signal.signal(each, stop)
+        tr.start(partial(_tell, out))
+        off = " They are switched off: trickle enable." if tr.store.setting(ENABLED) == "false" else ""
+        out.say(f"Following the schedules of {len(tr.store.stream_tables())} stream tables; Ctrl-C to stop.{off}")
         stopped.wait()
         out.say("Stopping: refreshes that run are finished.")
         tr.stop()
+
+
+def _tell(out: Output, what: RefreshResult | TrickleError) -> None:
+    now = datetime.now(UTC)
+    failed = isinstance(what, Exception)
+    if out.is_json:
+        shown = {"error": {"code": what.code, "message": what.message}} if failed else plain(what)  # type: ignore[union-attr]
+        line = json.dumps({"at": now.isoformat(), **shown}, ensure_ascii=False)
+        sys.stdout.write(line + "\n")  # at once: several threads tell
+        sys.stdout.flush()
+        return
+    style = "red" if failed else "dim" if what.action == Action.NO_DATA else ""  # type: ignore[union-attr]
+    out.out.print(Text(f"{now:%H:%M:%S} {what}", style=style), soft_wrap=True)
 
 
 def suspend(name: Name) -> None:
@@ -102,8 +113,6 @@ def disable() -> None:
 
 
 def _switch(value: str, says: str) -> None:
-    from spark_trickle.scheduler.decide import ENABLED
-
     out = output()
     with open_store() as lake, lake.store.write() as tx:
         tx.put_setting(ENABLED, value)

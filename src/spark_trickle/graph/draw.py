@@ -159,10 +159,12 @@ def dag_of(tables: Iterable[StreamTable]) -> Dag:
     nodes: dict[TableName, Node] = {t.name: Node(str(t.name), t.status, t.schedule, str(t.mode)) for t in found}
     edges = []
     for table in found:
-        for d in table.reads:
-            if d.kind is not InputKind.VIEW:
-                nodes.setdefault(d.input, Node(str(d.input)))
-                edges.append(Edge(str(d.input), str(table.name), tuple(c.name for c in d.columns)))
+        used: dict[TableName, dict[str, None]] = {d.input: {} for d in table.reads if d.kind is not InputKind.VIEW}
+        for d in (d for part in (table, *table.states) for d in part.dependencies if d.input in used):
+            used[d.input].update(dict.fromkeys(c.name for c in d.columns))
+        for input_, columns in used.items():
+            nodes.setdefault(input_, Node(str(input_)))
+            edges.append(Edge(str(input_), str(table.name), tuple(columns)))
     return Dag(
         tuple(sorted(nodes.values(), key=lambda n: n.name)), tuple(sorted(edges, key=lambda e: (e.input, e.reader)))
     )

@@ -32,9 +32,11 @@ def status(
     found = pointers if pointers is not None else store.pointers()
     last = store.last_refreshes()
     hindered = _hindered(dag, known)
+    stale = {n for n, t in known.items() if _is_stale(t, found)}
+    late = _with_readers(dag, stale)
     result = []
     for table in known.values() if name is None else [known[name]]:
-        pending = _is_stale(table, found)
+        pending = table.name in stale
         entry = last.get(table.id)
         result.append(
             StreamTableStatus(
@@ -51,7 +53,7 @@ def status(
                 last_seconds=entry.seconds if entry else None,
                 last_error=table.last_error,
                 states=tuple(str(s.name) for s in table.states),
-                lag_seconds=_lag(table, now, pending=pending),
+                lag_seconds=_lag(table, now, pending=table.name in late),
                 target_seconds=dag.target_seconds(table.name, now, settings.time_zone),
                 failed_upstream=None if table.name not in hindered else str(hindered[table.name]),
             )
@@ -64,6 +66,15 @@ def _is_stale(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool
         return inputs_moved(table, pointers)
     except TrickleError:  # a source outside the lake that cannot be looked at now: a refresh says why
         return True
+
+
+def _with_readers(dag: Dag, stale: set[TableName]) -> set[TableName]:
+    """Content is as old as what it was computed from."""
+    late = set(stale)
+    for name in dag.order:
+        if late.intersection(dag.members[name].reads):
+            late.add(name)
+    return late
 
 
 def _lag(table: StreamTable, now: datetime, *, pending: bool) -> float | None:

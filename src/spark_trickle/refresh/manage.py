@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from spark_trickle.catalog.controls import working
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.reader import unknown
 from spark_trickle.errors import TrickleError
@@ -15,7 +16,6 @@ from spark_trickle.model import (
     InputKind,
     Mode,
     Star,
-    Status,
     StreamTable,
     TableName,
     TableOptions,
@@ -138,11 +138,16 @@ class Manager:
             if same and wanted.star is table.star and not differs and laid_out:
                 if wanted.mode is Mode.DIFFERENTIAL and not table.incremental:
                     raise TrickleError("NOT_INCREMENTAL", table.reason or "no delta rule")
-                status = Status.ACTIVE if table.published_snapshot is not None else table.status
                 with r.store.write() as tx:
                     tx.check_lease(lease)
                     tx.update_stream_table(
-                        table.id, mode=wanted.mode, schedule=wanted.schedule, status=status, star=wanted.star
+                        table.id,
+                        mode=wanted.mode,
+                        schedule=wanted.schedule,
+                        status=working(table),
+                        star=wanted.star,
+                        consecutive_errors=0,
+                        last_error=None,
                     )
                 if options != TableOptions():
                     owned.set_properties(r.lake, table.name, options)

@@ -151,7 +151,7 @@ class Refresher:
         result = RefreshResult(str(table.name), Action.NO_DATA, str(NO_CHANGE), seconds=round(stages.total, 4))
         with self.store.write() as tx:
             tx.add_refresh(completed(result, initiated_by, cut.instant), table.id)
-            tx.update_stream_table(table.id, data_timestamp=cut.instant)
+            tx.update_stream_table(table.id, data_timestamp=cut.instant, consecutive_errors=0, last_error=None)
         return result
 
     def _run(
@@ -436,7 +436,7 @@ class Refresher:
                     error_code=error.code,
                     error=error.message,
                 )
-                if not own:
+                if not own or error.code == "LEASE_LOST":  # the table is somebody else's now
                     return
                 tx.update_stream_table(table.id, consecutive_errors=table.consecutive_errors + 1, last_error=str(error))
                 if error.kind is Kind.SCHEMA and table.status is Status.ACTIVE:

@@ -159,8 +159,8 @@ def past_of(store: CatalogStore, table: StreamTable) -> Past:
     full: float | None = None
     differential: list[tuple[float, int]] = []
     given_up = 0
-    for entry in store.history_of(table.id, limit=20):
-        if entry.state != "COMPLETED" or entry.seconds is None:
+    for entry in store.computed(table.id, limit=20):
+        if entry.seconds is None:
             continue
         if not differential and entry.action is Action.FULL and str(entry.reason).startswith("COST"):
             given_up += 1

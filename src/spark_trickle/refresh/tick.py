@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from spark_trickle.catalog.leases import Lease, acquire, release
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.protect import sources_of
-from spark_trickle.model import Action, Pointer, StreamTable, TableName
+from spark_trickle.model import RUNS, Action, Pointer, StreamTable, TableName
 from spark_trickle.refresh.decide import NO_CHANGE
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut
@@ -48,14 +49,18 @@ class Tick:
         try:
             known = r.known()
             chosen = [n for n in names if n in known]
-            for name in r.pending(chosen, known, (), None, r.cut()):
+            for name in _pending(r, chosen, known, r.cut()):
                 lease = _lease(r, known[name])
                 if lease is not None:
                     leases[name] = lease
             before, known = known, r.known()
-            chosen = [n for n in chosen if n in known and known[n].id == before[n].id]
-            cut = r.cut(d.input for n in chosen for d in known[n].reads)
-            pending = set(r.pending(chosen, known, (), None, cut))
+            # Dropped, made again or suspended since.
+            chosen = [n for n in chosen if n in known and known[n].id == before[n].id and known[n].status in RUNS]
+            cut = r.cut()
+            for read in {d.input for n in chosen for d in known[n].reads}:
+                with suppress(TrickleError):  # a source outside the lake: all tables see it as it is now
+                    cut.pointers.get(read)
+            pending = _pending(r, chosen, known, cut)
             todo: list[TableName] = []
             left: set[TableName] = set()  # somebody refreshes it, or it has got something to do only just now
             for name in chosen:
@@ -117,6 +122,22 @@ class Tick:
             _free(self.refresher, lease)
 
 
+def _pending(
+    refresher: Refresher, names: Sequence[TableName], known: Mapping[TableName, StreamTable], cut: Cut
+) -> set[TableName]:
+    """Those that may have something to do. So has one whose source cannot be looked at now: its refresh says why."""
+    found: set[TableName] = set()
+    for name in names:
+        table = known[name]
+        try:
+            own = bool(refresher.pending([name], known, (), None, cut))
+        except TrickleError:
+            own = True
+        if own or any(d.input in found for d in table.reads):
+            found.add(name)
+    return found
+
+
 def record_skip(refresher: Refresher, table: StreamTable, reason: Reason, initiated_by: str) -> RefreshResult:
     result = RefreshResult(str(table.name), Action.SKIP, str(reason))
     with refresher.store.write() as tx:
@@ -154,7 +175,7 @@ def _nothing_to_do(
         for table in tables:
             result = RefreshResult(str(table.name), Action.NO_DATA, str(NO_CHANGE))
             try:
-                tx.update_stream_table(table.id, data_timestamp=cut.instant)
+                tx.update_stream_table(table.id, data_timestamp=cut.instant, consecutive_errors=0, last_error=None)
             except TrickleError as error:
                 if error.code != "UNKNOWN_STREAM_TABLE":
                     raise

@@ -8,20 +8,21 @@ schedules of the stream tables that read it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 
 from spark_trickle.errors import Reason
-from spark_trickle.model import Status, TableName
+from spark_trickle.model import RUNS, Status, TableName
 from spark_trickle.schedule import Schedule, ScheduleKind
 
 ENABLED = "scheduler.enabled"  # a setting in the catalog: "false" stops the schedules of the lake
 FIRST_RETRY = 5.0  # seconds after a failure; doubled with every further one
 LAST_RETRY = 600.0
+# A table rests between two refreshes, so that others who wait for its lease, and look every half second, get it.
+REST = timedelta(seconds=0.6)
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-_RUNS = (Status.ACTIVE, Status.INITIALIZING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,13 @@ class Dag:
     def of(cls, members: Sequence[Member], default: Schedule) -> Dag:
         known = {m.name: m for m in members}
         reads = {m.name: [r for r in m.reads if r in known] for m in members}
-        order = tuple(TopologicalSorter(reads).static_order())
+        try:
+            order = tuple(TopologicalSorter(reads).static_order())
+        except CycleError as error:  # two definitions were altered at once: the other tables go on
+            circle: list[TableName] = error.args[1]
+            found = cls.of([m for m in members if m.name not in circle], default)
+            told = f"not refreshed, since they read each other: {' -> '.join(map(str, circle))}"
+            return replace(found, warnings=(*found.warnings, told))
         consumers: dict[TableName, list[Member]] = {n: [] for n in order}
         for member in members:
             for read in reads[member.name]:
@@ -71,7 +78,7 @@ class Dag:
         for name in reversed(order):  # consumers first
             own = known[name].schedule
             if own.kind is ScheduleKind.DOWNSTREAM:
-                wanted = (s for c in consumers[name] if c.status in _RUNS for s in schedules[c.name])
+                wanted = (s for c in consumers[name] if c.status in RUNS for s in schedules[c.name])
                 schedules[name] = tuple(dict.fromkeys(wanted))
                 if not consumers[name]:
                     schedules[name] = (default,)
@@ -99,6 +106,7 @@ class Memory:
 
     running: frozenset[TableName] = frozenset()  # begun by an earlier plan and not finished
     skipped: dict[TableName, datetime] = field(default_factory=dict)  # when a skip was last recorded
+    finished: dict[TableName, datetime] = field(default_factory=dict)  # when it was last done with a table
 
 
 def decide(dag: Dag, memory: Memory, now: datetime, zone: str = "UTC") -> Plan:
@@ -107,6 +115,9 @@ def decide(dag: Dag, memory: Memory, now: datetime, zone: str = "UTC") -> Plan:
     One that is running, or that reads a running one, waits: it is due again as soon as that is done.
     """
     due, wake_at = _due(dag, now, zone)
+    rests = {n: at + REST for n in due if (at := memory.finished.get(n)) is not None and at + REST > now}
+    wake_at = min([*([wake_at] if wake_at else []), *rests.values()], default=None)
+    held = _held_back(dag, memory, due, now, zone)
     run: dict[TableName, None] = {}
     skips: dict[TableName, Reason] = {}
     for name in dag.order:
@@ -116,23 +127,40 @@ def decide(dag: Dag, memory: Memory, now: datetime, zone: str = "UTC") -> Plan:
         reason = next((r for r in (_hindered(dag.members[u], run, skips) for u in reads) if r), None)
         if reason is not None:
             skips[name] = reason
+        elif name in rests or name in held:
+            continue
         elif not any(u in memory.running or (u in due and u not in run) for u in reads):
             run[name] = None
     told = tuple((n, r) for n, r in skips.items() if _is_new(dag, memory, n, now, zone))
     return Plan(tuple(run), told, wake_at, dag.warnings)
 
 
+def _held_back(dag: Dag, memory: Memory, due: Collection[TableName], now: datetime, zone: str) -> set[TableName]:
+    """Upstreams that wait until all upstreams of a late consumer are done: else some of them might always run."""
+    held: set[TableName] = set()
+    for name in due:
+        member = dag.members[name]
+        if name in memory.running or memory.running.isdisjoint(member.reads):
+            continue
+        first = dag.due_after(name, min(member.data_timestamp or _LONG_AGO, now), zone)
+        second = None if first is None else dag.due_after(name, first, zone)
+        if second is not None and second <= now:
+            held.update(member.reads)
+    return held
+
+
 def _due(dag: Dag, now: datetime, zone: str) -> tuple[set[TableName], datetime | None]:
     due: set[TableName] = set()
     wake_at: datetime | None = None
     for name, member in dag.members.items():
-        if member.status not in _RUNS:
+        if member.status not in RUNS:
             continue
-        at = dag.due_after(name, member.data_timestamp or _LONG_AGO, zone)
+        # Clocks of other hosts may be ahead.
+        at = dag.due_after(name, min(member.data_timestamp or _LONG_AGO, now), zone)
         if at is None:
             continue
         if member.failed_at is not None and member.errors:
-            at = max(at, member.failed_at + retry_delay(name, member.errors))
+            at = max(at, min(member.failed_at, now) + retry_delay(name, member.errors))
         if at <= now:
             due.add(name)
         elif wake_at is None or at < wake_at:
@@ -144,7 +172,7 @@ def _hindered(upstream: Member, run: Mapping[TableName, None], skips: Mapping[Ta
     """Why a stream table that reads this one is not refreshed."""
     if upstream.name in skips:
         return skips[upstream.name]
-    if upstream.status not in _RUNS:
+    if upstream.status not in RUNS:
         return upstream_reason(upstream.name, upstream.status, upstream.last_error)
     if upstream.errors and upstream.name not in run:
         return upstream_reason(upstream.name, None, upstream.last_error)

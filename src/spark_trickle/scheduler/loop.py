@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from spark_trickle.refresh.tick import Tick, record_skip
 from spark_trickle.results import RefreshResult
 from spark_trickle.scheduler.decide import ENABLED, Dag, Member, Memory, decide, upstream_reason
 from spark_trickle.scheduler.members import default_schedule, member
+from spark_trickle.spark.analyze import spark_error
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +51,8 @@ class Scheduler:
     recover: Callable[[], object]  # clean up after the dead, when it begins to lead
     listener: Listener | None = None
     _memory: Memory = field(default_factory=Memory)
-    _failed_at: dict[TableName, datetime] = field(default_factory=dict)
+    _failed_at: dict[int, datetime] = field(default_factory=dict)  # failures that the catalog does not know of, by id
+    _recovered: bool = False
     _lease: Lease | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _wake: threading.Event = field(default_factory=threading.Event)
@@ -109,6 +112,7 @@ class Scheduler:
         r = self.refresher
         if self._lease is not None:
             if is_held(r.store, self._lease):
+                self._recover()
                 return True
             _log.warning("another scheduler leads now")
             r.heartbeat.forget(self._lease)
@@ -123,8 +127,15 @@ class Scheduler:
         r.heartbeat.keep(lease)
         self._lease = lease
         _log.info("this scheduler leads")
-        self.recover()
+        self._recovered = False
+        self._recover()
         return True
+
+    def _recover(self) -> None:
+        """Once, when it begins to lead; again if that failed."""
+        if not self._recovered:
+            self.recover()
+            self._recovered = True
 
     def _give_up_lead(self) -> None:
         if self._lease is None:
@@ -161,16 +172,15 @@ class Scheduler:
 
     def _members(self, known: dict[TableName, StreamTable]) -> list[Member]:
         failed = self.refresher.store.last_failures([t.id for t in known.values() if t.consecutive_errors])
-        return [
-            member(
-                t,
-                known,
-                self.refresher.settings,
-                failed_at=max((f for f in (failed.get(t.id), self._failed_at.get(t.name)) if f), default=None),
-                errors=int(t.name in self._failed_at),
-            )
-            for t in known.values()
-        ]
+        members = []
+        for t in known.values():
+            own = self._failed_at.get(t.id)
+            if own is not None and t.data_timestamp is not None and t.data_timestamp > own:
+                del self._failed_at[t.id]  # somebody refreshed it
+                own = None
+            at = max((f for f in (failed.get(t.id), own) if f), default=None)
+            members.append(member(t, known, self.refresher.settings, failed_at=at, errors=int(own is not None)))
+        return members
 
     def _begin(self, due: Sequence[TableName]) -> None:
         tick = Tick.begin(self.refresher, due, _BY)
@@ -181,15 +191,22 @@ class Scheduler:
         with self._lock:
             self._memory.running |= frozenset(tick.todo)
             ready = [n for n, above in waits_for.items() if not above]
+            for name in ready:
+                del waits_for[name]
         for name in ready:
-            self._submit(run, name)
+            if not self._submit(run, name):
+                self._finished(run, name, None)
 
-    def _submit(self, run: _Run, name: TableName) -> None:
-        with self._lock:
-            if run.waits_for.pop(name, None) is None:
-                return
-        assert self._pool is not None
-        self._pool.submit(self._refresh, run, name)
+    def _submit(self, run: _Run, name: TableName) -> bool:
+        """False: it is not begun, since the scheduler stops."""
+        try:
+            if not self._stopping and self._pool is not None:
+                self._pool.submit(self._refresh, run, name)
+                return True
+        except RuntimeError:  # stopped just now
+            pass
+        run.tick.abandon(name)
+        return False
 
     def _refresh(self, run: _Run, name: TableName) -> None:
         reason: Reason | None = None
@@ -200,60 +217,71 @@ class Scheduler:
                 context = self.refresher.lake.session.sparkContext
                 context.setLocalProperty("spark.scheduler.pool", f"trickle-{threading.get_ident()}")
                 self._tell(run.tick.refresh(name))
-                self._failed_at.pop(name, None)
         except TrickleError as error:
             reason = upstream_reason(name, None, str(error))
             self._failed(name, error)
         except Exception as error:
             _log.exception("refresh of %s", name)
-            reason = upstream_reason(name, None, str(error))
-            self._failed(name, TrickleError("INTERNAL", f"{name}: {error}"))
+            problem = spark_error(error)
+            reason = upstream_reason(name, None, str(problem))
+            self._failed(name, problem)
         finally:
             self._finished(run, name, reason)
 
     def _finished(self, run: _Run, name: TableName, reason: Reason | None) -> None:
         """Consumers in the tick are begun, or skipped with the reason of their upstream's failure."""
-        with self._lock:
-            self._memory.running -= {name}
-            run.left -= 1
-            last = run.left == 0
-            consumers = [n for n, above in run.waits_for.items() if name in above]
-            for consumer in consumers:
-                run.waits_for[consumer].discard(name)
-            ready = [n for n in consumers if not run.waits_for[n]]
-            doomed = [n for n in consumers if reason is not None and run.waits_for.pop(n, None) is not None]
-        for consumer in doomed:
-            assert reason is not None
-            try:
-                self._memory.skipped[consumer] = run.tick.cut.instant
-                self._tell(run.tick.skip(consumer, reason))
-            except TrickleError as error:
-                _log.warning("a skip of %s was not recorded: %s", consumer, error)
-            self._finished(run, consumer, reason)
-        for consumer in ready:
-            if consumer not in doomed:
-                self._submit(run, consumer)
-        if last:
+        over = deque([(name, reason)])
+        while over:
+            done, why = over.popleft()
+            with self._lock:
+                self._memory.running -= {done}
+                self._memory.finished[done] = datetime.now(UTC)
+                run.left -= 1
+                consumers = [n for n, above in run.waits_for.items() if done in above]
+                for consumer in consumers:
+                    run.waits_for[consumer].discard(done)
+                next_ = [n for n in consumers if why is not None or not run.waits_for[n]]
+                for consumer in next_:
+                    del run.waits_for[consumer]
+            for consumer in next_:
+                if why is not None:
+                    self._skip(run, consumer, why)
+                    over.append((consumer, why))
+                elif not self._submit(run, consumer):
+                    over.append((consumer, None))
+        if run.left == 0:
             try:
                 run.tick.end()
             except Exception as error:
                 _log.warning("the sources of a tick were not protected: %s", error)
         self._wake.set()
 
+    def _skip(self, run: _Run, name: TableName, reason: Reason) -> None:
+        self._memory.skipped[name] = run.tick.cut.instant
+        try:
+            self._tell(run.tick.skip(name, reason))
+        except TrickleError as error:
+            _log.warning("a skip of %s was not recorded: %s", name, error)
+
     def _failed(self, name: TableName, error: TrickleError) -> None:
-        self._failed_at[name] = datetime.now(UTC)
         self._tell(error)
         store, limit = self.refresher.store, self.refresher.settings.max_consecutive_errors
         try:
             table = store.stream_table(name)
-            if table is None or table.status not in (Status.ACTIVE, Status.INITIALIZING):
+            if table is None:
                 return
-            if table.consecutive_errors >= limit:
-                with store.write() as tx:
-                    tx.update_stream_table(table.id, status=Status.SUSPENDED)
-                    message = f"{name} is suspended after {table.consecutive_errors} failures in a row: {error.message}"
+            if not table.consecutive_errors:
+                self._failed_at[table.id] = datetime.now(UTC)
+            with store.write() as tx:
+                if tx.suspend_failing(table.id, limit):
+                    times = f"{table.consecutive_errors} failures in a row"
+                    message = f"{name} is suspended after {times}: {error.message}"
                     tx.add_alert("SUSPENDED", message, name=str(name), severity="error")
-                _log.error(message)
+                    _log.error(message)
+                elif table.status is Status.ERROR:
+                    message = f"{name} is not refreshed any more: {error.message}"
+                    tx.add_alert("REFRESH_FAILED", message, name=str(name), severity="error")
+                    _log.error(message)
         except TrickleError as second:
             _log.warning("the failure of %s could not be recorded: %s", name, second)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import TableName, resolve
+from spark_trickle.model import LAKE, TableName, resolve
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 
@@ -21,7 +21,8 @@ def parse_name(name: str | Sequence[str], namespace: Callable[[], str]) -> Table
             raise TrickleError(
                 "INVALID_NAME", f"{part!r} has a dot in it, which the catalog cannot tell from a namespace"
             )
-    return resolve(parts, namespace() if len(parts) == 1 else "")
+    one = len(parts) == 1 or (len(parts) == 2 and parts[0].lower() == LAKE)
+    return resolve(parts, namespace() if one else "")
 
 
 def _parts(name: str) -> tuple[str, ...]:

@@ -1,0 +1,53 @@
+"""`trickle up` as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from spark_trickle import Trickle, connect
+from tests.conftest import QUICK
+
+pytestmark = pytest.mark.spark
+
+
+def test_it_refreshes_and_ends_well_on_ctrl_c(tr: Trickle) -> None:
+    tr.sql("CREATE TABLE t (k INT)")
+    tr.sql("INSERT INTO t SELECT id FROM range(50)")
+    tr.create_stream_table("s.copy", "SELECT k FROM t", schedule="1s")
+    tr.sql("INSERT INTO t VALUES (99)")
+    folder = Path(tr.settings.location)
+    environment = {**os.environ, "TRICKLE_MASTER": "local[1]", "TRICKLE_DRIVER_MEMORY": "1g"}
+    command = [
+        sys.executable,
+        "-c",
+        "from spark_trickle.cli import main; main()",
+        "--lake",
+        str(folder),
+        "up",
+        "--output",
+        "json",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    watchdog = threading.Timer(300, process.kill)
+    watchdog.start()
+    try:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        assert (told["name"], told["action"], told["rows_inserted"]) == ("s.copy", "DIFFERENTIAL", 1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 0, process.stderr.read() if process.stderr else ""
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.communicate()
+    with connect(folder, **QUICK) as again:
+        assert again.refresher.store.find(again._name("s.copy")).consecutive_errors == 0
+        assert again.verify("s.copy").equal
