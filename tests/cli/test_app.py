@@ -18,6 +18,7 @@ from spark_trickle.cli.app import app, hoist, run
 COMMANDS = [
     *("init", "sql", "create", "alter", "drop", "refresh", "status", "history"),
     *("explain", "describe", "changes", "check", "verify", "function", "source", "demo", "doctor", "version"),
+    *("up", "suspend", "resume", "enable", "disable", "graph", "alerts"),
 ]
 
 

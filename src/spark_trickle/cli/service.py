@@ -103,12 +103,18 @@ def resume(name: Name) -> None:
 
 
 def enable() -> None:
-    """Let the lake's schedules run again, after `trickle disable`."""
+    """Let the lake's schedules run again.
+
+    [dim]trickle enable   # after trickle disable[/dim]
+    """
     _switch("true", "The schedules of this lake run.")
 
 
 def disable() -> None:
-    """Stop all schedules of the lake, whoever runs `trickle up`. Refreshes by hand still work."""
+    """Stop all schedules of the lake, whoever runs them. Refreshes by hand still work.
+
+    [dim]trickle disable[/dim]
+    """
     _switch("false", "The schedules of this lake are off: trickle enable switches them on again.")
 
 
