@@ -271,11 +271,25 @@ class Heartbeat:
         try:
             yield lease
         finally:
-            self.forget(lease)
-            try:
-                release(self._store, lease)
-            except TrickleError as error:  # must not hide what the block raised; the lease expires by itself
-                _log.warning("could not release %s: %s", ", ".join(lease.names), error)
+            self.give_back(lease)
+
+    def take(self, name: str) -> Lease | None:
+        """A lease that is kept renewed until `give_back`; None: somebody else holds it."""
+        try:
+            lease = acquire(self._store, [name], self._store.owner, self._ttl_seconds, 0)
+        except TrickleError as error:
+            if error.code != "REFRESH_IN_PROGRESS":
+                raise
+            return None
+        self.keep(lease)
+        return lease
+
+    def give_back(self, lease: Lease) -> None:
+        self.forget(lease)
+        try:
+            release(self._store, lease)
+        except TrickleError as error:  # must not hide what went wrong before; the lease expires by itself
+            _log.warning("could not release %s: %s", ", ".join(lease.names), error)
 
     def beat(self) -> tuple[Lease, ...]:
         """Renew everything once; returns what was lost: a publish under it is refused by its token."""

@@ -12,6 +12,7 @@ from spark_trickle.cli.common import (
     all_names,
     check_names,
     each,
+    load_settings,
     open_lake,
     open_store,
     output,
@@ -157,8 +158,7 @@ def _check_schedule(schedule: str | None) -> None:
     """Refuse a bad one before Spark is started."""
     from spark_trickle.schedule import check_schedule
 
-    with open_store() as lake:
-        check_schedule(schedule, lake.settings.min_schedule_seconds)
+    check_schedule(schedule, load_settings().min_schedule_seconds)
 
 
 def _set_schedule(name: str, schedule: str) -> None:

@@ -6,7 +6,6 @@ published of its upstream, and everything else at the cut.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from spark_trickle.catalog.leases import Lease, acquire, release
+from spark_trickle.catalog.leases import Lease
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.protect import sources_of
 from spark_trickle.model import RUNS, Action, Pointer, StreamTable, TableName
@@ -23,8 +22,6 @@ from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.work import Request, Run, completed
 from spark_trickle.results import RefreshResult
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -50,7 +47,7 @@ class Tick:
             known = r.known()
             chosen = [n for n in names if n in known]
             for name in _pending(r, chosen, known, r.cut()):
-                lease = _lease(r, known[name])
+                lease = r.heartbeat.take(f"stream_table:{known[name].id}")
                 if lease is not None:
                     leases[name] = lease
             before, known = known, r.known()
@@ -73,10 +70,10 @@ class Tick:
             )
         except BaseException:
             for lease in leases.values():
-                _free(r, lease)
+                r.heartbeat.give_back(lease)
             raise
         for name in [n for n in leases if n not in todo]:
-            _free(r, leases.pop(name))
+            r.heartbeat.give_back(leases.pop(name))
         return cls(r, cut, initiated_by, tuple(todo), idle, leases, known)
 
     def upstream_of(self, name: TableName) -> tuple[TableName, ...]:
@@ -119,7 +116,7 @@ class Tick:
         with self._lock:
             lease = self._leases.pop(name, None)
         if lease is not None:
-            _free(self.refresher, lease)
+            self.refresher.heartbeat.give_back(lease)
 
 
 def _pending(
@@ -143,27 +140,6 @@ def record_skip(refresher: Refresher, table: StreamTable, reason: Reason, initia
     with refresher.store.write() as tx:
         tx.add_refresh(completed(result, initiated_by, datetime.now(UTC)), table.id)
     return result
-
-
-def _lease(refresher: Refresher, table: StreamTable) -> Lease | None:
-    """The lease of a stream table; None: somebody else refreshes it."""
-    r = refresher
-    try:
-        lease = acquire(r.store, [f"stream_table:{table.id}"], r.store.owner, r.settings.lease_seconds, 0)
-    except TrickleError as error:
-        if error.code != "REFRESH_IN_PROGRESS":
-            raise
-        return None
-    r.heartbeat.keep(lease)
-    return lease
-
-
-def _free(refresher: Refresher, lease: Lease) -> None:
-    refresher.heartbeat.forget(lease)
-    try:
-        release(refresher.store, lease)
-    except TrickleError as error:  # it expires by itself
-        _log.warning("could not release %s: %s", ", ".join(lease.names), error)
 
 
 def _nothing_to_do(

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from spark_trickle.catalog.leases import Lease, acquire, is_held, release
+from spark_trickle.catalog.leases import Lease, is_held
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.model import Status, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
@@ -118,13 +118,9 @@ class Scheduler:
             r.heartbeat.forget(self._lease)
             self._lease = None
             return False
-        try:
-            lease = acquire(r.store, [_LEASE], r.store.owner, r.settings.lease_seconds, 0)
-        except TrickleError as error:
-            if error.code != "REFRESH_IN_PROGRESS":
-                raise
+        lease = r.heartbeat.take(_LEASE)
+        if lease is None:
             return False
-        r.heartbeat.keep(lease)
         self._lease = lease
         _log.info("this scheduler leads")
         self._recovered = False
@@ -140,11 +136,7 @@ class Scheduler:
     def _give_up_lead(self) -> None:
         if self._lease is None:
             return
-        self.refresher.heartbeat.forget(self._lease)
-        try:
-            release(self.refresher.store, self._lease)
-        except TrickleError as error:  # it expires by itself
-            _log.warning("could not release the scheduler's lease: %s", error)
+        self.refresher.heartbeat.give_back(self._lease)
         self._lease = None
 
     # -- ticks -----------------------------------------------------------------------------------------------------
