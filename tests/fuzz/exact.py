@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

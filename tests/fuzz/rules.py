@@ -27,8 +27,10 @@ from spark_trickle.delta.states import must_store
 from spark_trickle.errors import NotIncremental, TrickleError
 from spark_trickle.model import InputKind, TableName
 from spark_trickle.spark.analyze import Analyzer, data_error
-from spark_trickle.spark.compile import Narrowed, Place, compile_parts, compile_sql, quote
+from spark_trickle.spark.compile import compile_parts, compile_sql
 from spark_trickle.spark.guard import roundtrip
+from spark_trickle.spark.names import quote
+from spark_trickle.spark.statement import Narrowed, Place, Statement
 from spark_trickle.sql.algebra import WEIGHT, AsOf, Empty, Operator, State
 from spark_trickle.sql.lower import LakeTable, lower
 from spark_trickle.sql.prune import prune
@@ -192,18 +194,21 @@ def problem(
         parts = compile_parts(slim, Views(large=rnd.random() < 0.5))
         numbers = itertools.count()
 
-        def materialize(sql: str) -> str:
+        def named(sql: str) -> str:
             name = f"shared_view_{next(numbers)}"
             local(session.sql(sql)).createOrReplaceTempView(name)
             return name
 
-        def narrow(wanted: Narrowed, keys: str) -> Place:
+        def materialize(statement: Statement) -> str:
+            return named(statement.sql)
+
+        def narrow(wanted: Narrowed, keys: Statement) -> Place:
             """Only the rows that have the keys: the delta must not need any others."""
             leaf = wanted.leaf
             assert isinstance(leaf, AsOf)
             table = Views().state(leaf.scan.input, leaf.state)
             same = " AND ".join(f"t.{quote(own)} <=> k.{quote(other)}" for own, other in wanted.keys)
-            return Place(view=materialize(f"SELECT t.* FROM {table} AS t LEFT SEMI JOIN ({keys}) AS k ON {same}"))
+            return Place(view=named(f"SELECT t.* FROM {table} AS t LEFT SEMI JOIN ({keys.sql}) AS k ON {same}"))
 
         found_delta = parts.staged(materialize, materialize, narrow).sql
         if isinstance(slim, Empty):  # the engine runs no statement then: NULLs without rows have no types

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_trickle import Trickle
-from spark_trickle.spark.compile import _where
+from spark_trickle.spark.statement import where
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from spark_trickle.spark.compile import _where
 )
 def test_a_name_is_not_alone_in_parentheses(condition: str, text: str) -> None:
     """Spark reads `FROM t WHERE (flag)` as the table t with the alias WHERE and one renamed column."""
-    assert _where(condition) == f" WHERE {text}"
+    assert where(condition) == f" WHERE {text}"
 
 
 @pytest.mark.spark

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_trickle.cli.output import Output, Rows, plain
 from spark_trickle.errors import TrickleError
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

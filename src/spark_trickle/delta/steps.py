@@ -123,7 +123,6 @@ class Write:
     """The end: rows in and rows out in one commit."""
 
     enters: Operator  # a row per copy
-    weighted: Operator | None = None  # the same rows once each, with how many copies enter
     entering: Total | None = None  # None: only insertions, counted when they are written
     leaves: Operator | None = None  # the stored rows that leave, weighted
     positions: Operator | None = None  # and where they are: FILE, POSITION
@@ -216,7 +215,6 @@ def change_rows(tree: Operator, columns: Sequence[Column]) -> tuple[Step, ...]:
         Compute(LEAVING, _leaving(delta, columns), Stage.LOOKUP, when=removed, condition="rows leave", rows=removed),
         Write(
             enters=Project(child=Explode(child=added, generator=copies, names=(_COPY,)), items=keep(*listed)),
-            weighted=added,
             entering=Total(DELTA, WEIGHT),
             leaves=Filter(child=delta, condition=less(column(WEIGHT), number(0))),
             positions=Named(view=LEAVING, names=(FILE, POSITION)),

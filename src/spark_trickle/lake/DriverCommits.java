@@ -32,12 +32,9 @@ import org.apache.iceberg.io.OutputFileFactory;
 import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.classic.Dataset;
-import org.apache.spark.sql.execution.QueryExecution;
-import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
-import scala.runtime.AbstractFunction0;
 
 /**
  * A small commit to an unpartitioned table in one call, and without a Spark job: few rows are written on the driver by
@@ -46,15 +43,11 @@ import scala.runtime.AbstractFunction0;
  */
 public class DriverCommits {
 
-  /** A column of rows that are written more than once: how often. It is no column of the table. */
-  private static final String COPIES = "_t_w";
-
   /** Whether rows of this schema are written as they are: Spark would cast others to the types of the table. */
-  public boolean fits(Dataset frame, Table table) {
-    StructType given = frame.schema();
+  public boolean fits(LocalRelation rows, Table table) {
+    StructType given = rows.schema();
     StructType wanted = SparkSchemaUtil.convert(table.schema());
-    int more = given.getFieldIndex(COPIES).isEmpty() ? 0 : 1;
-    if (given.length() != wanted.length() + more) return false;
+    if (given.length() != wanted.length()) return false;
     for (int i = 0; i < wanted.length(); i++) {
       scala.Option at = given.getFieldIndex(wanted.apply(i).name());
       if (at.isEmpty()) return false;
@@ -65,22 +58,19 @@ public class DriverCommits {
   }
 
   /**
-   * Append the rows of `frame` (null: none), written through `through`, and delete rows by position, in one commit.
+   * Append rows (null: none), written through `through`, and delete rows by position, in one commit.
    *
    * `positions` has a part per data file, separated by the character 1: its path, the character 0, and its positions
    * separated by commas. Gives lines: the new snapshot, its parent or nothing, the metadata file, then `key=value` of
    * the summary.
    */
-  public String change(Table table, Table through, Dataset frame, String positions) throws Exception {
+  public String change(Table table, Table through, LocalRelation rows, String positions) throws Exception {
     Snapshot base = table.currentSnapshot();
     RowDelta commit = table.newRowDelta();
     List written = new ArrayList();
     try {
       if (!positions.isEmpty()) delete(table, base, positions, commit, written);
-      if (frame != null) {
-        DataFile file = write(frame, through, written);
-        if (file != null) commit.addRows(file);
-      }
+      if (rows != null && !rows.data().isEmpty()) commit.addRows(write(rows, through, written));
       if (base != null) commit.validateFromSnapshot(base.snapshotId());
       commit.commit();
     } catch (Throwable error) {
@@ -117,9 +107,7 @@ public class DriverCommits {
   /** A delete that does not say which data file it is of: not one of ours. */
   public static class UnnamedTarget extends RuntimeException {}
 
-  private static DataFile write(Dataset frame, Table table, List written) throws Exception {
-    InternalRow[] rows = collected(frame);
-    if (rows.length == 0) return null;
+  private static DataFile write(LocalRelation rows, Table table, List written) throws Exception {
     StructType type = SparkSchemaUtil.convert(table.schema());
     String named = (String) table.properties().get("write.format.default");
     FileFormat format = FileFormat.fromString(named == null ? "parquet" : named);
@@ -136,26 +124,12 @@ public class DriverCommits {
         .keyMetadata(output.keyMetadata())
         .overwrite()
         .build();
-    int[] from = ordinals(frame.schema(), type);
-    scala.Option weight = frame.schema().getFieldIndex(COPIES);
-    int copies = weight.isEmpty() ? -1 : ((Integer) weight.get()).intValue();
-    for (int r = 0; r < rows.length; r++) {
-      InternalRow row = inOrder(rows[r], from, type);
-      long times = copies < 0 ? 1L : rows[r].getLong(copies);
-      for (long n = 0; n < times; n++) writer.write(row);
+    int[] from = ordinals(rows.schema(), type);
+    for (scala.collection.Iterator each = rows.data().iterator(); each.hasNext(); ) {
+      writer.write(inOrder((InternalRow) each.next(), from, type));
     }
     writer.close();
     return writer.toDataFile();
-  }
-
-  private static InternalRow[] collected(Dataset frame) {
-    final QueryExecution execution = frame.queryExecution();
-    return (InternalRow[]) SQLExecution.withNewExecutionId(
-        execution, scala.Option.apply("write"), new AbstractFunction0() {
-          public Object apply() {
-            return execution.executedPlan().executeCollect();
-          }
-        });
   }
 
   /** Where each column of the table is in the rows; null: in the same place. */

@@ -71,10 +71,6 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.types.DataTypeUtils;
-import org.apache.spark.sql.classic.Dataset;
-import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.execution.QueryExecution;
-import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -85,7 +81,6 @@ import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
-import scala.runtime.AbstractFunction0;
 
 /**
  * Few rows of an Iceberg table, read on the driver: those at some positions, or those that have some keys. Parquet
@@ -149,14 +144,14 @@ public class DriverReads {
   // -- changes --------------------------------------------------------------------------------------------------------
 
   /**
-   * The rows by which files differ: {frame, number of rows}, or null.
+   * The rows by which files differ: a local relation, or null.
    *
    * Of a file that is on one side only, its rows with `weights`; of one that is on both (weight 0), the rows deleted on
    * the new side only with -1 and those deleted on the old side only with 1. `was` and `now` are the deletes of each
    * file on the two sides; of a file on one side only, `now` are its deletes.
    */
-  public Object[] changes(
-      SparkSession session, Table table, List columns, String weight, List files, List was, List now, List weights,
+  public LocalRelation changes(
+      Table table, List columns, String weight, List files, List was, List now, List weights,
       int limit, long cells, int opened) throws Exception {
     try {
       Columns asked = new Columns(table, table.schema(), columns);
@@ -175,7 +170,7 @@ public class DriverReads {
         }
       }
       StructType type = asked.type.add(new StructField(weight, DataTypes.LongType, false, Metadata.empty()));
-      return new Object[] {local(session, rows, type), Integer.valueOf(rows.size())};
+      return local(rows, type);
     } catch (Unsuited left) {
       return null;
     } catch (Exception failed) {
@@ -232,19 +227,19 @@ public class DriverReads {
    * The rows of a snapshot that have in each of `keys` some value that `by` has there: {frame, number of rows}, or
    * null. There may be rows whose keys are of different rows of `by`. With `places` two columns more: file and position.
    */
-  public Object[] lookup(
-      SparkSession session, Table table, Schema schema, long snapshot, List columns, List keys, Dataset by, List places,
+  public LocalRelation lookup(
+      Table table, Schema schema, long snapshot, List columns, List keys, LocalRelation by, List places,
       int limit, long cells, int files) throws Exception {
     try {
       Columns asked = new Columns(table, schema, columns);
-      Keys wanted = new Keys(table, schema, keys, by, limit);
+      Keys wanted = new Keys(table, schema, keys, by);
       Budget budget = new Budget(limit, cells, files);
       List rows = found(table, schema, snapshot, asked, wanted, !places.isEmpty(), budget);
       StructType type = asked.type;
       for (int i = 0; i < places.size(); i++) {
         type = type.add((String) places.get(i), i == 0 ? DataTypes.StringType : DataTypes.LongType);
       }
-      return new Object[] {local(session, rows, type), Integer.valueOf(rows.size())};
+      return local(rows, type);
     } catch (Unsuited left) {
       return null;
     }
@@ -272,7 +267,7 @@ public class DriverReads {
     final Columns columns;
     final Set[] values;
 
-    Keys(Table table, Schema schema, List names, Dataset by, int limit) {
+    Keys(Table table, Schema schema, List names, LocalRelation by) {
       List comparable = new ArrayList();
       List ordinals = new ArrayList();
       for (int k = 0; k < names.size(); k++) {
@@ -284,28 +279,15 @@ public class DriverReads {
       }
       if (comparable.isEmpty()) throw new Unsuited("no key that can be compared");
       columns = new Columns(table, schema, comparable);
-      InternalRow[] rows = collected(by, limit);
       values = new Set[ordinals.size()];
       for (int k = 0; k < values.length; k++) {
         int at = ((Integer) ordinals.get(k)).intValue();
         values[k] = new HashSet();
-        for (int r = 0; r < rows.length; r++) {
-          boolean isNull = rows[r].isNullAt(at);
-          values[k].add(isNull ? null : comparable(InternalRow.copyValue(rows[r].get(at, columns.types[k]))));
+        for (scala.collection.Iterator rows = by.data().iterator(); rows.hasNext(); ) {
+          InternalRow row = (InternalRow) rows.next();
+          values[k].add(row.isNullAt(at) ? null : comparable(InternalRow.copyValue(row.get(at, columns.types[k]))));
         }
       }
-    }
-
-    private static InternalRow[] collected(Dataset by, int limit) {
-      final QueryExecution execution = by.limit(limit + 1).queryExecution();
-      InternalRow[] rows = (InternalRow[]) SQLExecution.withNewExecutionId(
-          execution, scala.Option.apply("keys"), new AbstractFunction0() {
-            public Object apply() {
-              return execution.executedPlan().executeCollect();
-            }
-          });
-      if (rows.length > limit) throw new Unsuited("many keys");
-      return rows;
     }
 
     Expression filter() {
@@ -963,10 +945,9 @@ public class DriverReads {
     return values == null ? FilterApi.eq(column, null) : FilterApi.in(column, values);
   }
 
-  private static Dataset local(SparkSession session, List rows, StructType type) {
+  private static LocalRelation local(List rows, StructType type) {
     scala.collection.immutable.Seq data =
         scala.jdk.javaapi.CollectionConverters.asScala(Arrays.asList(rows.toArray())).toSeq();
-    return Dataset.ofRows(
-        session, new LocalRelation(DataTypeUtils.toAttributes(type), data, false, scala.Option.empty()));
+    return new LocalRelation(DataTypeUtils.toAttributes(type), data, false, scala.Option.empty());
   }
 }

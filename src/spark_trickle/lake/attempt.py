@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +32,7 @@ from spark_trickle.lake.pins import is_pin, new_pin
 from spark_trickle.lake.sources import Sources
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
-from spark_trickle.spark.compile import quote, quote_table
+from spark_trickle.spark.names import quote, quote_table
 from spark_trickle.spark.runtime import register_functions
 from spark_trickle.spark.session import close_catalog, new_session
 from spark_trickle.spark.settings import ENGINE, FIXED, PINNED, Pins, is_fixed, normal
@@ -144,6 +145,10 @@ class Attempt:
         name = f"{what}_{self.id[:8]}_{next(self._names)}"
         self._views.append(name)
         return name
+
+    def views_in(self, sql: str) -> set[str]:
+        """The views of this attempt that a statement reads."""
+        return set(re.findall(f"`([a-z_A-Z0-9]+_{self.id[:8]}_[0-9]+)`", sql))
 
     def register(self, pointers: Iterable[Pointer]) -> None:
         found = list(pointers)

@@ -18,7 +18,7 @@ from spark_trickle.lake.files import FileReader, FileState
 from spark_trickle.lake.jvm import Java, handles, spark_types, with_weight
 from spark_trickle.lake.positions import write_files
 from spark_trickle.model import TableName
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 from spark_trickle.sql.algebra import WEIGHT
 from spark_trickle.thresholds import LOG_ENTRIES, LOG_FILE_ROWS, MANY_STRETCHES
 

@@ -25,7 +25,7 @@ from spark_trickle.lake.pins import is_pin, new_pin
 from spark_trickle.lake.protect import FOREVER
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import LAKE, Pointer, TableName
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 from spark_trickle.spark.reading import refuse_write
 from spark_trickle.spark.session import close_catalog, new_session
 from spark_trickle.sql.mentions import without_catalog

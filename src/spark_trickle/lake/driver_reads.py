@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.lake.files import FileState
 from spark_trickle.lake.jvm import Java, driver_reads, why
+from spark_trickle.spark.runtime import Local
 from spark_trickle.thresholds import DRIVER_CELLS, DRIVER_FILES, LOCAL
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 Side = tuple[FileState, int]  # a file that is on one side only, and the weight of its rows
@@ -31,8 +32,8 @@ def read_changed(
     weight: str,
     sides: Sequence[Side],
     touched: Sequence[Touched],
-) -> tuple[DataFrame, int] | None:
-    """The rows by which these files differ, as a local relation with a column `weight`, and how many there are."""
+) -> Local | None:
+    """The rows by which these files differ, with a column `weight`."""
     if not DRIVER_FILES:
         return None
     states = [*(s for s, _ in sides), *(now for _, now in touched)]
@@ -42,7 +43,6 @@ def read_changed(
     deleted_before = [[] if s is None else [d.file for d in s.deletes] for s in before]
     found = _tried(
         driver_reads(session).changes,
-        session._jsparkSession,
         table,
         _list(session, columns),
         weight,
@@ -54,7 +54,7 @@ def read_changed(
         DRIVER_CELLS,
         DRIVER_FILES,
     )
-    return _frame(session, found)
+    return None if found is None else Local.of(session, found)
 
 
 def look_up(
@@ -64,10 +64,10 @@ def look_up(
     snapshot: int,
     columns: Sequence[str],
     keys: Sequence[str],
-    by: DataFrame,
+    by: Local,
     places: Sequence[str] = (),
-) -> tuple[DataFrame, int] | None:
-    """The rows of a snapshot whose `keys` are among those of `by`, in the order of its columns, and how many.
+) -> Local | None:
+    """The rows of a snapshot whose `keys` are among those of `by`, in the order of its columns.
 
     There may be more: the keys are compared one by one. The columns are those of `schema`. `places` names two more
     columns, for file and position.
@@ -76,19 +76,18 @@ def look_up(
         return None
     found = _tried(
         driver_reads(session).lookup,
-        session._jsparkSession,
         table,
         schema,
         snapshot,
         _list(session, columns),
         _list(session, keys),
-        by._jdf,
+        by.relation,
         _list(session, places),
         LOCAL,
         DRIVER_CELLS,
         DRIVER_FILES,
     )
-    return _frame(session, found)
+    return None if found is None else Local.of(session, found)
 
 
 def _tried(read: Callable[..., Java], *arguments: object) -> Java:
@@ -102,12 +101,6 @@ def _tried(read: Callable[..., Java], *arguments: object) -> Java:
             raise  # for the values of the keys
         _log.warning("rows could not be read on the driver: %s", why(error))
         return None
-
-
-def _frame(session: SparkSession, found: Java) -> tuple[DataFrame, int] | None:
-    from pyspark.sql import DataFrame as Frame
-
-    return None if found is None else (Frame(found[0], session), int(found[1]))
 
 
 def _list(session: SparkSession, items: Iterable[object]) -> Java:

@@ -23,8 +23,8 @@ from spark_trickle.lake.driver_reads import read_changed
 from spark_trickle.lake.files import FileChanges, FileReader, FileState
 from spark_trickle.lake.jvm import Java, handles, with_positions
 from spark_trickle.spark.analyze import type_text
-from spark_trickle.spark.compile import quote
-from spark_trickle.spark.runtime import register_functions
+from spark_trickle.spark.names import quote
+from spark_trickle.spark.runtime import Local, register_functions
 from spark_trickle.sql.algebra import WEIGHT
 from spark_trickle.sql.identity import identity
 from spark_trickle.sql.scalar import column
@@ -55,7 +55,7 @@ class Feed:
     kind: str
     files_read: int = 0
     bytes_read: int = 0
-    is_local: bool = False  # `frame` is on the driver already
+    local: Local | None = None  # `frame`, if it is on the driver
     _staged: list[Staged] = field(default_factory=list, repr=False)
 
     @property
@@ -165,7 +165,7 @@ class _Builder:
         self._read: dict[str, int] = {}  # path -> bytes
         self._staged: list[Staged] = []
         self._stand_in: Java = None
-        self._local = False  # whether a part was read on the driver
+        self._local: Local | None = None  # a part that was read on the driver
 
     def feed(self, nothing: str) -> Feed:
         if not self._parts:
@@ -173,7 +173,7 @@ class _Builder:
         frame = union(self._parts)
         kind = ", ".join(dict.fromkeys(self._kinds))
         total = sum(self._read.values())
-        local = len(self._parts) == 1 and self._local
+        local = self._local if len(self._parts) == 1 else None
         return Feed(frame, self._rows, self._append_only, kind, len(self._read), total, local, self._staged)
 
     def release(self) -> None:
@@ -223,14 +223,13 @@ class _Builder:
         found = read_changed(self._session, self._table, self._columns, self._weight, sides, changes.touched)
         if found is None:
             return False
-        frame, count = found
         kinds = (("added files", changes.added), ("removed files", changes.removed), ("deleted rows", changes.touched))
         states = [*(s for s, _ in sides), *(now for _, now in changes.touched)]
         self._read |= {state.path: state.bytes_read for state in states}
-        if count:
-            self._local = True
+        if found.rows:
+            self._local = found
             grows = not changes.removed and not changes.touched
-            self._part(frame, ", ".join(kind for kind, some in kinds if some), count, positive=grows)
+            self._part(found.frame, ", ".join(kind for kind, some in kinds if some), found.rows, positive=grows)
         return True
 
     # -- parts -----------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import LakeFunction
 from spark_trickle.spark.analyze import spark_error
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 from spark_trickle.sql.mentions import called
 from spark_trickle.sql.parse import parse_query
 from spark_trickle.sql.resolve import function_name

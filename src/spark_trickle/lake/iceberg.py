@@ -14,9 +14,10 @@ from spark_trickle.lake.jvm import Java, TableFacts
 from spark_trickle.lake.kinds import Problem, replaced
 from spark_trickle.lake.pins import new_pin
 from spark_trickle.model import Dependency, Pointer
+from spark_trickle.spark.runtime import Local
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class Iceberg:
@@ -114,7 +115,7 @@ class Iceberg:
         snapshot_id: int,
         columns: Sequence[str],
         keys: Sequence[str],
-        by: DataFrame,
-    ) -> tuple[DataFrame, int] | None:
+        by: Local,
+    ) -> Local | None:
         table = self.table(pointer.location, str(pointer.name))
         return look_up(session, table, table.schema(), snapshot_id, columns, keys, by)

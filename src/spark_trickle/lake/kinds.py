@@ -17,9 +17,10 @@ from spark_trickle.errors import ErrorCode
 from spark_trickle.lake.feed import Feed
 from spark_trickle.lake.jvm import TableFacts
 from spark_trickle.model import Dependency, Pointer, TableName
+from spark_trickle.spark.runtime import Local
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Problem = tuple[ErrorCode, str]  # code of an error, message
 
@@ -66,10 +67,10 @@ class SourceKind(Protocol):
         snapshot_id: int,
         columns: Sequence[str],
         keys: Sequence[str],
-        by: DataFrame,
-    ) -> tuple[DataFrame, int] | None:
-        """Few rows of the table at a snapshot as a local relation, and how many: all whose keys `by` has in its
-        columns, perhaps more. None: Spark must look for them."""
+        by: Local,
+    ) -> Local | None:
+        """Few rows of the table at a snapshot: all whose keys `by` has in its columns, perhaps more. None: Spark must
+        look for them."""
 
 
 class OutsideKind(SourceKind, Protocol):

@@ -29,7 +29,7 @@ from spark_trickle.model import (
     TableName,
     TableOptions,
 )
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 from spark_trickle.sql.scalar import in_ddl
 
 if TYPE_CHECKING:

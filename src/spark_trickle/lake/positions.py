@@ -17,7 +17,8 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake.files import FileReader
 from spark_trickle.lake.jvm import Handles, Java, active, handles
 from spark_trickle.spark import runtime
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
+from spark_trickle.spark.runtime import Local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,26 +51,27 @@ class Committed:
 def append_and_delete(
     session: SparkSession,
     table: Java,
-    frame: DataFrame | None,
+    rows: DataFrame | Local | None,
     positions: Positions,
     *,
     through: Java | None = None,
     deletes_of: Java | None = None,
-    few: bool = False,
 ) -> Committed:
-    """Append the rows of `frame` and delete rows by (`_file`, `_pos`), in one commit.
+    """Append rows and delete rows by (`_file`, `_pos`), in one commit.
 
     `table` comes from a catalog, which receives the commit. Fails when the table changed since it was loaded in a way
     that touches the same data files. The rows are written `through` a stand-in that has more columns, if there is one.
-    `deletes_of` is a snapshot of a copy of the table whose deletes are taken over. `few` rows may pass the driver; a
-    column WEIGHT tells how often each is written then.
+    `deletes_of` is a snapshot of a copy of the table whose deletes are taken over. Rows on the driver are
+    written there, where that can be done.
     """
     if table.operations().current().formatVersion() < 3:
         raise TrickleError("INTERNAL", f"{table.name()} is not a v3 table: it has no deletion vectors.")
     java, target = _commits(session), through or table
     plain = table.specs().size() == 1 and table.spec().isUnpartitioned()
-    if plain and deletes_of is None and (frame is None or (few and java.fits(frame._jdf, target))):
-        return _on_the_driver(java, table, target, frame, positions)
+    local = rows if isinstance(rows, Local) else None
+    if plain and deletes_of is None and (rows is None or (local and java.fits(local.relation, target))):
+        return _on_the_driver(java, table, target, local, positions)
+    frame = rows.frame if isinstance(rows, Local) else rows
     base = table.currentSnapshot()
     commit = table.newRowDelta()
     written: list[str] = []
@@ -96,13 +98,13 @@ def append_and_delete(
     return Committed.of(java.told(table))
 
 
-def _on_the_driver(java: Java, table: Java, through: Java, frame: DataFrame | None, positions: Positions) -> Committed:
+def _on_the_driver(java: Java, table: Java, through: Java, rows: Local | None, positions: Positions) -> Committed:
     """One call, no Spark job."""
     from py4j.protocol import Py4JJavaError
 
     listed = _NEXT.join(f"{path}{_THEN}{','.join(map(str, sorted(at)))}" for path, at in positions.items())
     try:
-        return Committed.of(java.change(table, through, None if frame is None else frame._jdf, listed))
+        return Committed.of(java.change(table, through, None if rows is None else rows.relation, listed))
     except Py4JJavaError as error:
         if "UnnamedTarget" in error.java_exception.getClass().getName():
             raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.") from error

@@ -20,7 +20,8 @@ from spark_trickle.lake.driver_reads import look_up
 from spark_trickle.lake.jvm import Java, handles
 from spark_trickle.lake.positions import Committed, append_and_delete, replace_all
 from spark_trickle.model import Column, Pointer, TableName, TableOptions
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
+from spark_trickle.spark.runtime import Local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,10 +92,9 @@ class Staging:
         return self.attempt.lake.rows(self.attempt.session, self.base.location, self.head)
 
     def look_up(
-        self, columns: Sequence[str], keys: Sequence[str], by: DataFrame, places: Sequence[str]
-    ) -> tuple[DataFrame, int] | None:
-        """Few of the rows of before, as a local relation, and how many: all whose keys `by` has in its columns, perhaps
-        more. None: Spark must look for them."""
+        self, columns: Sequence[str], keys: Sequence[str], by: Local, places: Sequence[str]
+    ) -> Local | None:
+        """Few of the rows of before: all whose keys `by` has in its columns, perhaps more. None: Spark must look."""
         if self.base is None or self.head is None:
             return None
         session = self.attempt.session
@@ -114,11 +114,9 @@ class Staging:
 
     def change(
         self,
-        rows: DataFrame | None,
+        rows: DataFrame | Local | None,
         positions: Mapping[str, Sequence[int]] | None = None,
         places: DataFrame | None = None,
-        *,
-        few: bool = False,
     ) -> Mapping[str, int]:
         """Rows in and rows out in one commit. `places` (FILE, POSITION) are for many: Spark writes their deletes."""
         session = self.attempt.session
@@ -131,7 +129,7 @@ class Staging:
             deletes_of = self.attempt.load(self._inside).currentSnapshot()
         table = self.attempt.load(self.name)
         through = None if rows is None else owned.stand_in(session, table, self.schema)
-        made = append_and_delete(session, table, rows, positions or {}, through=through, deletes_of=deletes_of, few=few)
+        made = append_and_delete(session, table, rows, positions or {}, through=through, deletes_of=deletes_of)
         return self._record(made)
 
     def _record(self, made: Committed) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ from spark_trickle.lake.jvm import Java, TableFacts
 from spark_trickle.lake.kinds import OutsideKind, Problem, SourceKind, replaced
 from spark_trickle.lake.pins import warehouse
 from spark_trickle.model import LAKE, Dependency, Pointer, TableName
-from spark_trickle.spark.compile import quote, quote_table
+from spark_trickle.spark.names import quote, quote_table
 from spark_trickle.sql.lower import LakeView
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.model import LAKE
 from spark_trickle.refresh.definition import Compiled
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 from spark_trickle.spark.settings import TIME_ZONE, zone
 from spark_trickle.sql.clock import pin_time
 from spark_trickle.sql.mentions import follows_the_clock, without_catalog

@@ -25,7 +25,7 @@ from spark_trickle.lake.jvm import Java, TableFacts, handles, let_go
 from spark_trickle.lake.shape import same
 from spark_trickle.model import LAKE, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
-from spark_trickle.spark.compile import quote, quote_table
+from spark_trickle.spark.names import quote, quote_table
 from spark_trickle.spark.runtime import collect_local
 from spark_trickle.sql.algebra import WEIGHT
 from spark_trickle.thresholds import LOCAL

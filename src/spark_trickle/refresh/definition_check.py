@@ -18,7 +18,8 @@ from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import key_of
 from spark_trickle.refresh.full import AttemptLeaves
 from spark_trickle.spark.analyze import spark_error
-from spark_trickle.spark.compile import compile_sql, quote
+from spark_trickle.spark.compile import compile_sql
+from spark_trickle.spark.names import quote
 from spark_trickle.thresholds import CHECKED_ROWS, SMALL
 
 _LEFT_OUT = (Comparison.OPEN, Comparison.APPROXIMATE)

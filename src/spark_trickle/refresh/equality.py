@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.delta.plans.plan import Comparison
 from spark_trickle.model import Column
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 from spark_trickle.spark.runtime import register_functions
 from spark_trickle.sql.identity import VARIANT_METADATA, VARIANT_VALUE
 from spark_trickle.sql.types import Type, parse_type

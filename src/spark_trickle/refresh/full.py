@@ -13,7 +13,8 @@ from spark_trickle.lake.staging import Staging
 from spark_trickle.model import TableName, TableOptions
 from spark_trickle.refresh.as_written import definition_view
 from spark_trickle.refresh.definition import Compiled
-from spark_trickle.spark.compile import compile_sql, quote
+from spark_trickle.spark.compile import compile_sql
+from spark_trickle.spark.names import quote
 from spark_trickle.sql.algebra import State
 from spark_trickle.sql.identity import row_hash
 from spark_trickle.sql.lineage import origin

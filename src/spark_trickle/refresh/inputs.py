@@ -17,9 +17,10 @@ from spark_trickle.lake.shape import made_again, same_where_shared, shown_type
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Dependency, InputKind, Pointer, TableName, UsedColumn
 from spark_trickle.refresh.definition import Compiled
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 from spark_trickle.spark.order import is_large
-from spark_trickle.spark.runtime import collect_local
+from spark_trickle.spark.runtime import Local, collect_local, run_prepared
+from spark_trickle.spark.statement import Statement
 from spark_trickle.sql.algebra import WEIGHT, State
 from spark_trickle.thresholds import LOCAL, SMALL
 
@@ -125,7 +126,8 @@ class Feeds:
     _checkpoints: dict[str, DataFrame] = field(default_factory=dict)  # by the view over them
     _old: dict[TableName, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)  # rows of materialized views
-    local_views: set[str] = field(default_factory=set)  # those of them that are local relations
+    local: dict[str, Local] = field(default_factory=dict)  # those of them that are on the driver
+    _unseen: set[str] = field(default_factory=set)  # those of these that Spark does not know yet
 
     def open(self, item: Input) -> Feed:
         """Plan the feed of a changed input; counts its rows only where metadata does not tell."""
@@ -166,7 +168,7 @@ class Feeds:
         frame = self.feeds[name].frame if name in self.feeds else None
         if frame is None or name in self._views:
             return
-        if self.feeds[name].is_local:
+        if self.feeds[name].local is not None:
             self.changes(name)  # it is there already
             return
         found = self.materialize(frame, "changes")
@@ -198,21 +200,69 @@ class Feeds:
             view, self.sizes[view], dict(zip(summed, zip(sums[::2], sums[1::2], strict=True), strict=True))
         )
 
-    def name(self, frame: DataFrame, what: str, rows: int) -> str:
-        """A view of a local relation."""
-        view = self.attempt.view_name(what)
-        frame.createOrReplaceTempView(view)
-        self.sizes[view] = rows
-        self.local_views.add(view)
-        return view
-
     def materialize_small(self, frame: DataFrame, what: str, summed: Sequence[str] = ()) -> Materialized | None:
         """The same, but only if it has few rows."""
         local = collect_local(frame, LOCAL, summed=summed)
-        if local is None:
+        return None if local is None else self._named(local, what, summed)
+
+    def _named(self, local: Local, what: str, summed: Sequence[str]) -> Materialized:
+        return Materialized(self.name(local, what), local.rows, dict(zip(summed, local.sums, strict=True)))
+
+    def name(self, local: Local, what: str) -> str:
+        """A view of a relation on the driver; Spark learns of it when a statement of its own reads it."""
+        view = self.attempt.view_name(what)
+        self.sizes[view] = local.rows
+        self.local[view] = local
+        self._unseen.add(view)
+        return view
+
+    # Statements
+
+    def query(self, sql: str) -> DataFrame:
+        """A statement for Spark."""
+        self.show(view for view in self._unseen if quote(view) in sql)
+        return self.attempt.session.sql(sql)
+
+    def show(self, views: Iterable[str]) -> None:
+        """Let Spark know these views, if they are on the driver."""
+        for view in self._unseen.intersection(views):
+            self.local[view].frame.createOrReplaceTempView(view)
+            self._unseen.remove(view)
+
+    def rows_of(self, statement: Statement, summed: Sequence[str] = ()) -> Local | None:
+        """The rows of a statement, without Spark's help; None where that cannot be."""
+        plain = statement.without_hints().sql
+        if quote(self.attempt.slot.catalog) in plain:
             return None
-        view = self.name(local.frame, what, local.rows)
-        return Materialized(view, local.rows, dict(zip(summed, local.sums, strict=True)))
+        views = self.attempt.views_in(plain)
+        if not views <= self.local.keys():
+            return None
+        return run_prepared(self.attempt.session, plain, {v: self.local[v] for v in views}, LOCAL, summed)
+
+    def frame(self, statement: Statement) -> DataFrame:
+        """The same statement for Spark, which plans those over few rows without exchanging any."""
+        views = self.attempt.views_in(statement.sql)
+        if quote(self.attempt.slot.catalog) not in statement.sql and views <= self.local.keys():
+            self.attempt.tune(local=True)
+            return self.query(statement.in_one_piece(views))
+        self.attempt.tune()
+        return self.query(statement.sql)
+
+    def compute(self, statement: Statement, what: str, summed: Sequence[str] = ()) -> Materialized:
+        """Compute a statement once and give it a view name."""
+        local = self.rows_of(statement, summed)
+        if local is not None:
+            return self._named(local, what, summed)
+        return self.materialize(self.frame(statement), what, summed)
+
+    def compute_small(self, statement: Statement, what: str) -> Materialized | None:
+        """The same, but only if it has few rows."""
+        local = self.rows_of(statement)
+        return self.materialize_small(self.frame(statement), what) if local is None else self._named(local, what, ())
+
+    def keys(self, statement: Statement) -> Local | None:
+        """Few rows on the driver, without a name; None if there are many."""
+        return self.rows_of(statement) or collect_local(self.frame(statement), LOCAL)
 
     @property
     def changed(self) -> frozenset[TableName]:
@@ -226,10 +276,6 @@ class Feeds:
     @property
     def all_small(self) -> bool:
         return all(self.rows.get(n, SMALL + 1) <= SMALL for n in self.changed)
-
-    def all_local(self, tables: Iterable[TableName]) -> bool:
-        """Whether the changes of these are on the driver."""
-        return all(self._views.get(t) in self.local_views for t in tables)
 
     @property
     def append_only(self) -> bool:
@@ -258,9 +304,9 @@ class Feeds:
         return self.attempt.pin(item.name, frontier.snapshot_id) if sql is None else sql
 
     def look_up(
-        self, table: TableName, state: State, columns: Sequence[str], keys: Sequence[str], by: DataFrame
-    ) -> tuple[DataFrame, int] | None:
-        """Few rows of a state, as a local relation: all whose keys `by` has, perhaps more. None: Spark must look."""
+        self, table: TableName, state: State, columns: Sequence[str], keys: Sequence[str], by: Local
+    ) -> Local | None:
+        """Few rows of a state: all whose keys `by` has, perhaps more. None: Spark must look."""
         item = self.inputs[table]
         old = None if item.frontier is None else item.frontier.snapshot_id
         at = item.facts.snapshot_id if state is State.NEW else old
@@ -275,9 +321,9 @@ class Feeds:
             if frame is None:  # asked for only when the pass that drops unchanged inputs is switched off
                 weight = quote(self.weight(table))
                 return f"(SELECT *, 0L AS {weight} FROM {self.attempt.qualified(table)} WHERE false)"
-            feed = self.feeds[table]
-            if feed.is_local and feed.rows is not None:
-                self._views[table] = self.name(frame, "changes", feed.rows)
+            local = self.feeds[table].local
+            if local is not None:
+                self._views[table] = self.name(local, "changes")
             else:
                 self._views[table] = self.attempt.view_name("changes")
                 frame.createOrReplaceTempView(self._views[table])
@@ -300,8 +346,9 @@ class Feeds:
         little = frozenset(t for t in self.inputs if not is_large(self.total(t)))
         return Facts(self.changed, little, append_only=self.append_only)
 
-    def lend(self, views: Iterable[str]) -> None:
+    def lend(self, views: Sequence[str]) -> None:
         """These views live as long as the attempt, not only as long as the feeds."""
+        self.show(views)
         self.attempt.checkpoints += [self._checkpoints.pop(v) for v in views if v in self._checkpoints]
 
     def release(self) -> None:

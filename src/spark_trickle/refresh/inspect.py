@@ -25,7 +25,8 @@ from spark_trickle.refresh.situation import Cut, other_code, past_of, situation_
 from spark_trickle.refresh.work import Work
 from spark_trickle.results import Explanation, PlannedRefresh, Verification
 from spark_trickle.spark.analyze import spark_error
-from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote, quote_table
+from spark_trickle.spark.compile import PlainLeaves, compile_sql
+from spark_trickle.spark.names import quote, quote_table
 
 
 @dataclass(slots=True)

@@ -15,8 +15,10 @@ from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.model import TableName
 from spark_trickle.refresh.inputs import Feeds, Materialized
 from spark_trickle.spark.analyze import data_error
-from spark_trickle.spark.compile import PLACES, Narrowed, Place, compile_parts, compile_sql, quote
-from spark_trickle.spark.runtime import condition_within
+from spark_trickle.spark.compile import compile_parts, compile_sql, compile_statement
+from spark_trickle.spark.names import quote
+from spark_trickle.spark.runtime import Local, condition_within
+from spark_trickle.spark.statement import PLACES, Narrowed, Place, Statement
 from spark_trickle.sql.algebra import (
     FILE,
     POSITION,
@@ -121,7 +123,7 @@ class Runner:
         slim = optimize(self._bound(tree), self.feeds.facts, self.passes)
         if isinstance(slim, Empty):
             return _NOTHING
-        return self.feeds.materialize(self._frame(slim), name.replace(" ", "_"), totals)
+        return self.feeds.compute(self._statement(slim), name.replace(" ", "_"), totals)
 
     def _bound(self, tree: Operator) -> Operator:
         """With the names of steps replaced by those of their views."""
@@ -133,11 +135,9 @@ class Runner:
 
         return tree.transform(rule)
 
-    def _frame(self, tree: Operator) -> DataFrame:
+    def _statement(self, tree: Operator) -> Statement:
         """A tree that is bound and optimized, with what it reads more than once computed before."""
-        self.feeds.attempt.tune()
-        session, leaves = self.feeds.attempt.session, StepLeaves(self.feeds, self.staging)
-        views = {op.view for op in tree.walk() if isinstance(op, Named)}
+        leaves = StepLeaves(self.feeds, self.staging)
         parts = compile_parts(tree, leaves)
         twice = parts.feeds_read_twice()
         if any(p.narrowed for p in parts.ctes):  # by the keys of changes: they are read once more
@@ -147,26 +147,21 @@ class Runner:
                 self.feeds.keep(name)
             parts = compile_parts(tree, leaves)
 
-        def shared(sql: str) -> str:
-            view = self.feeds.materialize(session.sql(sql), "shared").view
-            views.add(view)
-            return view
+        def shared(statement: Statement) -> str:
+            return self.feeds.compute(statement, "shared").view
 
-        def if_small(sql: str) -> str | None:
-            found = self.feeds.materialize_small(session.sql(sql), "step")
+        def if_small(statement: Statement) -> str | None:
+            found = self.feeds.compute_small(statement, "step")
             return None if found is None else found.view
 
-        staged = parts.staged(shared, if_small, self._narrow)
-        if not staged.tables and views <= self.feeds.local_views and self.feeds.all_local(parts.reads()):
-            self.feeds.attempt.tune(local=True)
-            return session.sql(staged.in_one_piece(self.feeds.local_views))
-        return session.sql(staged.sql)
+        return parts.staged(shared, if_small, self._narrow)
 
-    def _narrow(self, wanted: Narrowed, keys: str) -> Place | None:
+    def _narrow(self, wanted: Narrowed, keys: Statement) -> Place | None:
         """The rows of a table with these keys: read on the driver if they are few, else the table under a condition."""
-        session, leaf = self.feeds.attempt.session, wanted.leaf
-        by = session.sql(keys).select(*(quote(b) for _, b in wanted.keys))
-        listed = [own for own, _ in wanted.keys]
+        leaf, listed = wanted.leaf, [own for own, _ in wanted.keys]
+        by = self.feeds.keys(keys)
+        if by is None:
+            return None
         if isinstance(leaf, Stored):
             columns = list(dict.fromkeys(f.source for f in leaf.fields))
             found = self.staging.look_up(columns, listed, by, PLACES if leaf.positions else ())
@@ -174,23 +169,22 @@ class Runner:
             columns = list(dict.fromkeys(f.source for f in leaf.scan.fields))
             found = self.feeds.look_up(leaf.scan.input, leaf.state, columns, listed, by)
         if found is not None:
-            return Place(view=self.feeds.name(found[0], "found", found[1]))
+            return Place(view=self.feeds.name(found, "found"))
         leaves = StepLeaves(self.feeds, self.staging)
         table = leaves.stored() if isinstance(leaf, Stored) else leaves.state(leaf.scan.input, leaf.state)
-        there = session.sql(f"SELECT {', '.join(map(quote, listed))} FROM {table}")
+        there = self.feeds.attempt.session.sql(f"SELECT {', '.join(map(quote, listed))} FROM {table}")
         condition = condition_within(by, there)
         return None if condition is None else Place(condition=condition)
 
-    def _select(self, tree: Operator) -> str:
+    def _select(self, tree: Operator) -> Statement:
         """Over steps that are there already: nothing is computed before."""
-        return compile_sql(self._bound(tree), StepLeaves(self.feeds, self.staging))
+        return compile_statement(self._bound(tree), StepLeaves(self.feeds, self.staging))
 
     def _repeat(self, step: Repeat) -> bool:
         """The change of each level, from that of the level before."""
-        self.feeds.attempt.tune()
         session = self.feeds.attempt.session
         limit = int(session.conf.get("spark.sql.cteRecursionLevelLimit", "100") or 100)
-        found = session.sql(self._select(step.levels.deepest())).first()
+        found = self.feeds.frame(self._select(step.levels.deepest())).first()
         deepest = -1 if found is None or found[0] is None else int(found[0])
         shown: list[Operator] = []
         depth, previous = 0, self._level(step, 0, None)
@@ -219,7 +213,6 @@ class Runner:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def _write(self, step: Write) -> Counts:
-        self.feeds.attempt.tune()
         if step.entering is None:
             return self._append(step)
         entering = self._total(step.entering)
@@ -233,18 +226,16 @@ class Runner:
         if not entering + leaving:
             return Counts()
         with self.timed(str(Stage.APPLY)):
-            session = self.feeds.attempt.session
-            few = entering <= LOCAL and leaving <= MANY_POSITIONS
-            rows = None
+            rows: DataFrame | Local | None = None
             if entering:
-                tree = step.weighted if few and step.weighted is not None else step.enters
-                rows = session.sql(self._select(tree))
-                rows = rows if few else self._one_file(rows, entering)
+                enters = self._select(step.enters)
+                rows = self.feeds.keys(enters) if entering <= LOCAL else None
+                rows = rows or self._one_file(self.feeds.frame(enters), entering)
             if leaving > MANY_POSITIONS and step.positions is not None:
                 self._refuse_doubles(self._places(step.positions), leaving)
-                self.staging.change(rows, places=session.sql(self._select(step.positions)))
+                self.staging.change(rows, places=self.feeds.frame(self._select(step.positions)))
             else:
-                self.staging.change(rows, self._positions(step, leaving), few=few)
+                self.staging.change(rows, self._positions(step, leaving))
             self._keep_delta(step, entering, leaving)
         return Counts(entering - updated, updated, leaving - updated)
 
@@ -253,14 +244,11 @@ class Runner:
         if isinstance(tree, Empty):
             return Counts()
         with self.timed(str(Stage.DELTA)):
-            frame = self._frame(tree)
+            statement = self._statement(tree)
         with self.timed(str(Stage.APPLY)):
             changed = sum(self.feeds.rows.values())
-            local = self.feeds.materialize_small(frame, "rows") if changed <= LOCAL else None
-            if local is None:
-                added = self.staging.change(self._one_file(frame, changed))
-            else:
-                added = self.staging.change(self.feeds.attempt.session.table(local.view), few=True)
+            local = self.feeds.keys(statement) if changed <= LOCAL else None
+            added = self.staging.change(local or self._one_file(self.feeds.frame(statement), changed))
         return Counts(inserted=added.get("added-records", 0))
 
     def _one_file(self, frame: DataFrame, rows: int) -> DataFrame:
@@ -270,13 +258,13 @@ class Runner:
     def _positions(self, step: Write, leaving: int) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         if leaving and step.positions is not None:
-            session = self.feeds.attempt.session
-            if leaving > LOCAL:
+            local = None if leaving > LOCAL else self.feeds.keys(self._select(step.positions))
+            if local is None:
                 listed = plain_call("positions", call("collect_list", column(POSITION)))
                 tree = Aggregate(child=step.positions, keys=keep(FILE), calls=(listed,))
-                found = {r[0]: r[1] for r in session.sql(self._select(tree)).collect()}
+                found = {r[0]: r[1] for r in self.feeds.frame(self._select(tree)).collect()}
             else:
-                for file, position in session.sql(self._select(step.positions)).collect():
+                for file, position in local.pairs():
                     found.setdefault(file, []).append(position)
             self._refuse_doubles(sum(len(set(p)) for p in found.values()), leaving)
         return found
@@ -285,7 +273,7 @@ class Runner:
         """How many different ones there are."""
         listed = Distinct(child=positions)
         counted = Aggregate(child=listed, keys=(), calls=(plain_call("places", call("count", number(1))),))
-        found = self.feeds.attempt.session.sql(self._select(counted)).first()
+        found = self.feeds.frame(self._select(counted)).first()
         return 0 if found is None else int(found[0])
 
     def _refuse_doubles(self, places: int, leaving: int) -> None:

@@ -15,7 +15,8 @@ from spark_trickle.delta.optimize import optimize
 from spark_trickle.delta.steps import HASH, Compute, Repeat, Step, Write
 from spark_trickle.model import StreamTable, TableName
 from spark_trickle.refresh.definition import Compiled
-from spark_trickle.spark.compile import PlainLeaves, compile_sql, quote, quote_table
+from spark_trickle.spark.compile import PlainLeaves, compile_sql
+from spark_trickle.spark.names import quote, quote_table
 from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, UnionAll
 from spark_trickle.sql.identity import row_hash
 from spark_trickle.sql.trees import at

@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.types.DataTypeUtils;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
@@ -27,20 +28,47 @@ import scala.runtime.AbstractFunction1;
 public class Runtime {
 
   /**
-   * The rows of a frame as a local relation of another session: {frame, number of rows, sums}, or null if there are more
-   * than `limit`. The rows stay internal rows: through external ones maps lose their order and strings their bytes.
-   *
-   * `summed` names BIGINT and BOOLEAN columns, separated by commas; `sums` has for each of them the sum of its positive
-   * values, with 1 for true, and that of its negative ones.
+   * The rows of a frame as a local relation, or null if there are more than `limit`. The rows stay internal rows: through
+   * external ones maps lose their order and strings their bytes.
    */
-  public Object[] local(Dataset frame, SparkSession into, int limit, String summed) {
+  public LocalRelation local(Dataset frame, int limit) {
     final QueryExecution execution = frame.limit(limit + 1).queryExecution();
     InternalRow[] rows = collected(execution, "collect");
     if (rows.length > limit) return null;
     Seq data = scala.jdk.javaapi.CollectionConverters.asScala(Arrays.asList((Object[]) rows)).toSeq();
-    LocalRelation relation = new LocalRelation(execution.analyzed().output(), data, false, scala.Option.empty());
-    String sums = summed.isEmpty() ? "" : sums(rows, frame.schema(), summed.split(","));
-    return new Object[] {Dataset.ofRows(into, relation), Integer.valueOf(rows.length), sums};
+    return new LocalRelation(DataTypeUtils.toAttributes(frame.schema()), data, false, scala.Option.empty());
+  }
+
+  public Dataset frame(LocalRelation relation, SparkSession session) {
+    return Dataset.ofRows(session, relation);
+  }
+
+  /**
+   * The number of rows and, for each of the BIGINT and BOOLEAN columns that are named, separated by commas, the sum of its
+   * positive values, with 1 for true, and that of its negative ones.
+   */
+  public String measured(LocalRelation relation, String summed) {
+    InternalRow[] rows = rowsOf(relation);
+    return summed.isEmpty() ? "" + rows.length : rows.length + "," + sums(rows, relation.schema(), summed.split(","));
+  }
+
+  private static InternalRow[] rowsOf(LocalRelation relation) {
+    InternalRow[] rows = new InternalRow[relation.data().length()];
+    int n = 0;
+    for (scala.collection.Iterator each = relation.data().iterator(); each.hasNext(); ) {
+      rows[n++] = (InternalRow) each.next();
+    }
+    return rows;
+  }
+
+  /** Two columns, a text and a number, as parts separated by the character 1: the text, the character 0 and the number. */
+  public String pairs(LocalRelation relation) {
+    InternalRow[] rows = rowsOf(relation);
+    StringBuilder found = new StringBuilder();
+    for (int r = 0; r < rows.length; r++) {
+      found.append(r == 0 ? "" : "\u0001").append(rows[r].getUTF8String(0)).append('\u0000').append(rows[r].getLong(1));
+    }
+    return found.toString();
   }
 
   private static InternalRow[] collected(final QueryExecution execution, String what) {
@@ -72,13 +100,12 @@ public class Runtime {
 
   /**
    * A condition over the columns of `there` that holds for every row with, in each column, some value that `by` has in
-   * the same place: null if nothing can be said, or if `by` has more than `limit` rows. Up to `listed` values are listed.
+   * the same place: null if nothing can be said. Up to `listed` values are listed.
    */
-  public String within(Dataset by, Dataset there, int listed, int limit) {
+  public String within(LocalRelation by, Dataset there, int listed) {
     StructType given = by.schema();
     StructType wanted = there.schema();
-    InternalRow[] rows = collected(by.limit(limit + 1).queryExecution(), "keys");
-    if (rows.length > limit) return null;
+    InternalRow[] rows = rowsOf(by);
     StringBuilder found = new StringBuilder();
     for (int k = 0; k < wanted.length(); k++) {
       DataType type = wanted.apply(k).dataType();

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from spark_trickle.errors import ErrorCode, TrickleError
 from spark_trickle.model import Column, LakeFunction
-from spark_trickle.spark.compile import Leaves, PlainLeaves, compile_sql, quote
+from spark_trickle.spark.compile import Leaves, PlainLeaves, compile_sql
+from spark_trickle.spark.names import quote
 from spark_trickle.sql.algebra import Aggregate, Distinct, Item, Operator, Project, Recursion, TopK, UnionAll, Window
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.scalar import Scalar, cast, column

@@ -6,19 +6,28 @@ tables of an attempt, over materialized feeds, or be shown to a person.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from typing import Protocol
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import TableName
+from spark_trickle.spark.names import quote, quote_table
 from spark_trickle.spark.order import is_large, join_order
+from spark_trickle.spark.statement import (
+    PART_NAME,
+    Narrowed,
+    Part,
+    Parts,
+    Statement,
+    fields_sql,
+    is_derived_change,
+    is_shared,
+    leaf_sql,
+    where,
+)
 from spark_trickle.sql.algebra import (
-    FILE,
-    POSITION,
     WEIGHT,
     Aggregate,
     AsOf,
@@ -50,14 +59,6 @@ from spark_trickle.sql.algebra import (
 )
 from spark_trickle.sql.scalar import Scalar, sides
 from spark_trickle.sql.trees import is_change, open_levels, tables
-
-
-def quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def quote_table(name: TableName) -> str:
-    return ".".join(map(quote, name.parts))
 
 
 class Leaves(Protocol):
@@ -114,185 +115,18 @@ class PlainLeaves:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowed:
-    """A table or the stored rows, where only rows with the keys of another relation are needed."""
-
-    leaf: AsOf | Stored
-    keys: tuple[tuple[str, str], ...]  # a column of the table, and of the other relation
-    by: str  # the name of that relation
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the rows of a narrowed table are instead: in a view, or in the table itself under a condition."""
-
-    view: str = ""
-    condition: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One CTE of a compiled tree."""
-
-    name: str
-    sql: str
-    op: Operator
-    step: bool = False  # of a join: few rows, if computed before a large input follows
-    narrowed: Narrowed | None = None  # a table of which few rows are needed
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A statement whose parts were computed before."""
-
-    sql: str
-    without_hints: str
-    tables: bool  # whether it reads any, besides views and changes
-
-    def in_one_piece(self, views: Iterable[str]) -> str:
-        """The same, where each of these views is read as one partition: nothing needs to be shuffled or broadcast."""
-        sql = self.without_hints
-        for view in views:
-            sql = sql.replace(f"FROM {quote(view)}", f"FROM (SELECT /*+ COALESCE(1) */ * FROM {quote(view)})")
-        return sql
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """A compiled tree: its CTEs, each after those it reads, and the SELECT over the last."""
-
-    ctes: tuple[Part, ...]
-    body: str
-    is_table: bool  # whether it is a table alone
-
-    def sql(self) -> str:
-        return _with({p.name: p.sql for p in self.ctes}, self.body)
-
-    def staged(
-        self,
-        materialize: Callable[[str], str],
-        if_small: Callable[[str], str | None],
-        narrow: Callable[[Narrowed, str], Place | None],
-    ) -> Staged:
-        """The SQL with shared parts and steps computed before.
-
-        `materialize` runs a query and names its result; `if_small` gives up when there are many rows. `narrow` finds
-        the rows of a table that have the keys that a query gives, or gives up, too.
-        """
-        shared = {p.name for p in self.shared()}
-        ctes: dict[str, str] = {}
-        known = {p.name for p in self.ctes if _is_at_hand(p.op)}  # computed, or computed in no time
-        large: set[str] = set()
-
-        def is_known(by: str) -> bool:
-            if by not in known and by not in large:
-                view = if_small(_reduced(ctes, f"SELECT * FROM {by}"))
-                if view is None:
-                    large.add(by)
-                else:
-                    known.add(by)
-                    ctes[by] = f"SELECT * FROM {quote(view)}"
-            return by in known
-
-        for part in self.ctes:
-            ctes[part.name] = part.sql
-            if part.narrowed is not None and is_known(part.narrowed.by):
-                place = narrow(part.narrowed, _reduced(ctes, f"SELECT * FROM {part.narrowed.by}"))
-                if place is not None and place.view:
-                    ctes[part.name] = _leaf_sql(part.narrowed.leaf, quote(place.view))
-                elif place is not None:
-                    ctes[part.name] = f"{part.sql}{_where(place.condition)}"
-            if part.name in shared or part.step:
-                run = materialize if part.name in shared else if_small
-                view = run(_reduced(ctes, f"SELECT * FROM {part.name}"))
-                if view is None:
-                    large.add(part.name)
-                else:
-                    known.add(part.name)
-                    ctes[part.name] = f"SELECT * FROM {quote(view)}"
-        sql = _reduced(ctes, self.body)
-        left = {p.name for p in self.ctes if isinstance(p.op, _TABLES) and ctes[p.name].startswith(p.sql)}
-        plain = _reduced({name: _without_hint(text) for name, text in ctes.items()}, _without_hint(self.body))
-        return Staged(sql, plain, tables=self.is_table or not left.isdisjoint(_NAME.findall(sql)))
-
-    def shared(self) -> tuple[Part, ...]:
-        """Parts of a change that are read more than once and are more than a change of a table: computed once, they
-        keep the plan small, since Spark writes a CTE out wherever it is read. One that joins broadcast counts twice,
-        by its hint: computed before, it has a size that Spark knows."""
-        uses = self._uses()
-        return tuple(p for p in self.ctes if uses[p.name] > 1 and _is_derived_change(p.op))
-
-    def reads(self) -> frozenset[TableName]:
-        """The tables whose changes it reads."""
-        return frozenset(p.op.scan.input for p in self.ctes if isinstance(p.op, Changes))
-
-    def feeds_read_twice(self) -> frozenset[TableName]:
-        uses = self._uses()
-        reads: Counter[TableName] = Counter()
-        for p in self.ctes:
-            if isinstance(p.op, Changes):
-                reads[p.op.scan.input] += uses[p.name]
-        return frozenset(t for t, n in reads.items() if n > 1)
-
-    def _uses(self) -> Counter[str]:
-        texts = [p.sql for p in self.ctes] + [self.body]
-        return Counter(name for text in texts for name in _NAME.findall(text))
-
-
-def _reduced(ctes: Mapping[str, str], body: str) -> str:
-    """The body with those CTEs only that it reads, directly or through others."""
-    needed: dict[str, str] = {}
-    waiting = [body]
-    while waiting:
-        for name in _NAME.findall(waiting.pop()):
-            if name in ctes and name not in needed:
-                needed[name] = ctes[name]
-                waiting.append(ctes[name])
-    return _with({n: sql for n, sql in ctes.items() if n in needed}, body)
-
-
-_TABLES = (Scan, AsOf, Stored)
-PLACES = ("_file", "_pos")  # Iceberg's columns of a row's place
-_BROADCAST = re.compile(r"SELECT /\*\+ BROADCAST\([^)]*\) \*/ ")
-_ALONE = re.compile(r"\(\s*(\w+|`(?:[^`]|``)+`)\s*\)")  # a name in parentheses
-_NAME = re.compile(r"(?<![`\w.])[a-z]+_\d+(?![`\w])")
-
-
-def _with(ctes: Mapping[str, str], body: str) -> str:
-    if not ctes:
-        return body
-    return "WITH " + ",\n".join(f"{n} AS (\n  {sql}\n)" for n, sql in ctes.items()) + f"\n{body}"
-
-
-def _without_hint(sql: str) -> str:
-    """A hint of ours is the first thing in a SELECT; further on a text may look like one."""
-    found = _BROADCAST.match(sql)
-    return sql if found is None else "SELECT " + sql[found.end() :]
-
-
-def _is_shared(op: Filter) -> bool:
-    """Whether it is worth computing once: a derived change, or what a filter leaves of a feed."""
-    return _is_derived_change(op) or isinstance(op.child, Changes)
-
-
-def _is_at_hand(op: Operator) -> bool:
-    """Whether it is made of changes and of computed steps, row by row."""
-    return all(isinstance(o, Changes | Named | Project | Filter | Weigh | UnionAll | Distinct) for o in op.walk())
-
-
-def _is_derived_change(op: Operator) -> bool:
-    return is_change(op) and any(o.stateful or isinstance(o, Restrict) for o in op.walk())
-
-
 def compile_parts(tree: Operator, leaves: Leaves) -> Parts:
     """One CTE per operator, to be computed in stages."""
     return _compiled(tree, leaves, steps=True)
 
 
-def compile_sql(tree: Operator, leaves: Leaves) -> str:
+def compile_statement(tree: Operator, leaves: Leaves) -> Statement:
     """One SELECT with a CTE per operator."""
-    return _compiled(tree, leaves, steps=False).sql()
+    return _compiled(tree, leaves, steps=False).statement()
+
+
+def compile_sql(tree: Operator, leaves: Leaves) -> str:
+    return compile_statement(tree, leaves).sql
 
 
 def _compiled(tree: Operator, leaves: Leaves, *, steps: bool) -> Parts:
@@ -301,26 +135,13 @@ def _compiled(tree: Operator, leaves: Leaves, *, steps: bool) -> Parts:
         body = f"SELECT {_list(tree.columns)} FROM {compiler.name(tree)}"
     else:
         body = compiler.sql(tree)
-    return Parts(tuple(compiler.ctes), body, is_table=isinstance(tree, _TABLES))
+    return Parts(tuple(compiler.ctes), body)
 
 
-def _leaf_fields(op: Operator) -> tuple[ScanColumn, ...]:
+def _leaffields_sql(op: Operator) -> tuple[ScanColumn, ...]:
     if isinstance(op, AsOf):
         return op.scan.fields
     return op.fields if isinstance(op, Stored) else ()
-
-
-def _fields(columns: Iterable[ScanColumn], table: str, *extra: str) -> str:
-    fields = [f"{quote(f.source)} AS {quote(f.name)}" for f in columns]
-    return f"SELECT {', '.join((*fields, *extra)) or '1 AS `_`'} FROM {table}"
-
-
-def _leaf_sql(leaf: AsOf | Stored, table: str) -> str:
-    """A table, or something else with its columns."""
-    if isinstance(leaf, AsOf):
-        return _fields(leaf.scan.fields, table)
-    places = (f"{name} AS {quote(shown)}" for name, shown in zip(PLACES, (FILE, POSITION), strict=True))
-    return _fields(leaf.fields, table, *(places if leaf.positions else ()))
 
 
 def _list(columns: Iterable[str]) -> str:
@@ -369,9 +190,9 @@ class _Compiler:
         """What a SELECT over one relation has after FROM: a filter of it, or a view, needs no CTE of its own."""
         if isinstance(op, Named):
             return quote(op.view), ""
-        if isinstance(op, Filter) and not _is_shared(op) and not open_levels(op):
-            table, where = self.source(op.child)
-            return (self.name(op), "") if where else (table, _where(op.condition.sql()))
+        if isinstance(op, Filter) and not is_shared(op) and not open_levels(op):
+            table, filtered = self.source(op.child)
+            return (self.name(op), "") if filtered else (table, where(op.condition.sql()))
         return self.name(op), ""
 
     def is_small(self, op: Operator) -> bool:
@@ -394,17 +215,17 @@ class _Compiler:
 
     @sql.register
     def _scan(self, op: Scan) -> str:
-        return _fields(op.fields, self.leaves.state(op.input, State.NEW))
+        return fields_sql(op.fields, self.leaves.state(op.input, State.NEW))
 
     @sql.register
     def _as_of(self, op: AsOf) -> str:
-        return _leaf_sql(op, self.leaves.state(op.scan.input, op.state))
+        return leaf_sql(op, self.leaves.state(op.scan.input, op.state))
 
     @sql.register
     def _changes(self, op: Changes) -> str:
         name = self.leaves.weight(op.scan.input)
         weight = quote(WEIGHT) if name == WEIGHT else f"{quote(name)} AS {quote(WEIGHT)}"
-        return _fields(op.scan.fields, self.leaves.changes(op.scan.input), weight)
+        return fields_sql(op.scan.fields, self.leaves.changes(op.scan.input), weight)
 
     @sql.register
     def _named(self, op: Named) -> str:
@@ -412,7 +233,7 @@ class _Compiler:
 
     @sql.register
     def _stored(self, op: Stored) -> str:
-        return _leaf_sql(op, self.leaves.stored())
+        return leaf_sql(op, self.leaves.stored())
 
     @sql.register
     def _empty(self, op: Empty) -> str:
@@ -421,7 +242,7 @@ class _Compiler:
     @sql.register
     def _filter(self, op: Filter) -> str:
         child = quote(op.child.view) if isinstance(op.child, Named) else self.name(op.child)
-        return f"SELECT {_list(op.columns)} FROM {child}{_where(op.condition.sql())}"
+        return f"SELECT {_list(op.columns)} FROM {child}{where(op.condition.sql())}"
 
     @sql.register
     def _project(self, op: Project) -> str:
@@ -436,7 +257,7 @@ class _Compiler:
     @sql.register
     def _union_all(self, op: UnionAll) -> str:
         def branch(part: Operator) -> str:
-            if isinstance(part, Project | Weigh) and not _is_derived_change(part):
+            if isinstance(part, Project | Weigh) and not is_derived_change(part):
                 return self.sql(part)
             return f"SELECT {_list(op.names)} FROM {self.name(part)}"
 
@@ -458,7 +279,7 @@ class _Compiler:
 
     def narrowed(self, op: Operator, keys: Sequence[Item], by: str) -> str:
         """The name of a relation of which rows with these keys are needed; the keys' names are those in `by`."""
-        if not self.steps or open_levels(op) or not _NAME.fullmatch(by):
+        if not self.steps or open_levels(op) or not PART_NAME.fullmatch(by):
             return self.name(op)
         if isinstance(op, Project | Filter):
             below = keys
@@ -466,7 +287,7 @@ class _Compiler:
                 given = {i.name: i.scalar for i in op.items}
                 below = [Item(k.name, k.scalar.substitute(given)) for k in keys]
             return self._over(op, self.narrowed(op.child, below, by))
-        fields = {f.name: f.source for f in _leaf_fields(op)}
+        fields = {f.name: f.source for f in _leaffields_sql(op)}
         pairs = tuple((fields[k.scalar.bare], k.name) for k in keys if k.scalar.bare in fields)
         if not isinstance(op, AsOf | Stored) or not pairs or (isinstance(op, AsOf) and not self.is_large(op)):
             return self.name(op)
@@ -482,7 +303,7 @@ class _Compiler:
         if isinstance(op, Project):
             sql = f"SELECT {_items(op.items)} FROM {child}"
         else:
-            sql = f"SELECT {_list(op.columns)} FROM {child}{_where(op.condition.sql())}"
+            sql = f"SELECT {_list(op.columns)} FROM {child}{where(op.condition.sql())}"
         return self._part(op, sql)
 
     @sql.register
@@ -555,7 +376,7 @@ class _Compiler:
 
     @sql.register
     def _level(self, op: Level) -> str:
-        return _fields(op.fields, op.level)
+        return fields_sql(op.fields, op.level)
 
     @sql.register
     def _join(self, op: Join) -> str:
@@ -586,8 +407,8 @@ class _Compiler:
             on = _and(ready)
             text += f"\n  JOIN {name} ON {on}" if on else f"\n  CROSS JOIN {name}"
             grown = True
-        where = _and(conditions)
-        return f"SELECT {hint}{_list(op.columns)} FROM {text}{_where(where) if where else ''}"
+        left = _and(conditions)
+        return f"SELECT {hint}{_list(op.columns)} FROM {text}{where(left) if left else ''}"
 
     def _ordered(self, op: Join) -> list[Operator]:
         known = [r for r in map(self.rows, op.inputs) if r is not None]
@@ -621,12 +442,6 @@ class _Compiler:
 
     def is_large(self, op: Operator) -> bool:
         return is_large(self.rows(op))
-
-
-def _where(condition: str) -> str:
-    """Spark reads `FROM t WHERE (flag)` as an alias with a list of columns: a name must not be alone in parentheses."""
-    alone = _ALONE.fullmatch(condition)
-    return f" WHERE {condition if alone is None else alone[1]}"
 
 
 def _and(conditions: Iterable[Scalar]) -> str:

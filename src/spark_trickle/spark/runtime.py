@@ -5,21 +5,23 @@ A class is compiled once per JVM, in half a second, by the compiler that Spark s
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
 from spark_trickle.sql.identity import VARIANT_METADATA, VARIANT_VALUE
-from spark_trickle.thresholds import LISTED_KEYS, LOCAL
+from spark_trickle.thresholds import LISTED_KEYS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
+_log = logging.getLogger(__name__)
 _compiling = threading.Lock()
+_INPUT = "_t_input_"  # what the relations of a prepared statement are called
 
 
 def java(context: Any, package: str, file: str, name: str) -> Any:
@@ -48,34 +50,87 @@ def _compiled(gateway: Any, package: str, file: str, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A relation on the driver."""
+    """A relation on the driver, of Spark's internal rows."""
 
-    frame: DataFrame
+    session: SparkSession
+    relation: Any  # Spark's LocalRelation
     rows: int
-    sums: tuple[tuple[int, int], ...]  # of each column asked for: the positive values, the negative ones
+    sums: tuple[tuple[int, int], ...] = ()  # of each column asked for: the positive values, the negative ones
+
+    @classmethod
+    def of(cls, session: SparkSession, relation: Any, summed: Sequence[str] = ()) -> Local:
+        """`summed` are columns of BIGINT or BOOLEAN."""
+        told = _runtime(session.sparkContext).measured(relation, ",".join(summed))
+        rows, *sums = map(int, told.split(","))
+        return cls(session, relation, rows, tuple(zip(sums[::2], sums[1::2], strict=True)))
+
+    @property
+    def frame(self) -> DataFrame:
+        from pyspark.sql import DataFrame as Frame
+
+        made = _runtime(self.session.sparkContext).frame(self.relation, self.session._jsparkSession)
+        return Frame(made, self.session)
+
+    def pairs(self) -> list[tuple[str, int]]:
+        """The rows of a relation of a path and a BIGINT."""
+        told = _runtime(self.session.sparkContext).pairs(self.relation)
+        found = (line.partition("\0") for line in told.split("\1") if line)
+        return [(text, int(number)) for text, _, number in found]
 
 
 def collect_local(
     frame: DataFrame, limit: int, into: SparkSession | None = None, summed: Sequence[str] = ()
 ) -> Local | None:
-    """The rows as a local relation of `into`, with their exact values; None if there are more than `limit`.
-
-    `summed` are columns of BIGINT or BOOLEAN.
-    """
-    from pyspark.sql import DataFrame as Frame
-
+    """The rows as a local relation of `into`, with their exact values; None if there are more than `limit`."""
     session = into or frame.sparkSession
-    found = _runtime(session.sparkContext).local(frame._jdf, session._jsparkSession, limit, ",".join(summed))
-    if found is None:
+    found = _runtime(session.sparkContext).local(frame._jdf, limit)
+    return None if found is None else Local.of(session, found, summed)
+
+
+def run_prepared(
+    session: SparkSession, sql: str, inputs: Mapping[str, Local], limit: int, summed: Sequence[str] = ()
+) -> Local | None:
+    """The rows of a statement that reads these relations, by their quoted names, and nothing else (Prepared.java).
+
+    None: Spark must run it. The plan is kept for the next statement of the same text, whatever the relations are
+    called. An error is Spark's to tell, too: it runs the statement with all that it knows about errors.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    names: list[str] = []
+    relations = []
+    for name, local in inputs.items():
+        stable = f"{_INPUT}{len(names)}"
+        sql = sql.replace(f"`{name}`", f"`{stable}`")
+        names.append(stable)
+        relations.append(local.relation)
+    try:
+        found = _prepared(session.sparkContext).run(session._jsparkSession, sql, names, relations, limit)
+    except PySparkException as error:
+        _log.debug("a statement is left to Spark: %s", error)
         return None
-    sums = [int(n) for n in found[2].split(",")] if summed else []
-    return Local(Frame(found[0], session), int(found[1]), tuple(zip(sums[::2], sums[1::2], strict=True)))
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName().startswith("java.lang.") and "Error" in str(error).splitlines()[1]:
+            raise  # a fault of ours
+        _log.debug("a statement is left to Spark: %s", error)
+        return None
+    return None if found is None else Local.of(session, found, summed)
 
 
-def condition_within(by: DataFrame, there: DataFrame) -> str | None:
+def forget_prepared(session: SparkSession) -> None:
+    """The plans of a session that is used no more."""
+    _prepared(session.sparkContext).forget(session._jsparkSession)
+
+
+def condition_within(by: Local, there: DataFrame) -> str | None:
     """A condition that no row of `there` fails whose columns have values of those of `by`, which Iceberg can use to
     leave out files and row groups; None: nothing can be said."""
-    return cast("str | None", _runtime(by.sparkSession.sparkContext).within(by._jdf, there._jdf, LISTED_KEYS, LOCAL))
+    return cast("str | None", _runtime(by.session.sparkContext).within(by.relation, there._jdf, LISTED_KEYS))
+
+
+def _prepared(context: Any) -> Any:
+    return java(context, "spark_trickle.spark", "Prepared.java", "trickle.runtime.Prepared")
 
 
 def _runtime(context: Any) -> Any:

@@ -19,7 +19,7 @@ from spark_trickle.lake.delta_lake.commits import Actions, Commits, Net, live_ro
 from spark_trickle.lake.delta_lake.log import Description, Logs, Version
 from spark_trickle.lake.feed import Feed, cancel, weight_name
 from spark_trickle.lake.jvm import active, handles
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

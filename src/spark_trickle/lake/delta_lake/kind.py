@@ -12,7 +12,7 @@ from spark_trickle.lake.jvm import TableFacts
 from spark_trickle.lake.kinds import Problem
 from spark_trickle.lake.views import write_source_view
 from spark_trickle.model import Dependency, Pointer, TableName
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 from spark_trickle.spark.session import has_delta, require_delta, use_delta
 
 if TYPE_CHECKING:

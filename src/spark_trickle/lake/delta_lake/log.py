@@ -22,7 +22,7 @@ from spark_trickle.lake.cache import LruCache
 from spark_trickle.lake.delta_lake.commits import Commits, fold, live_rows
 from spark_trickle.lake.delta_lake.schema import as_seen, with_ids
 from spark_trickle.lake.jvm import Java, TableFacts, active, fields_of, handles, why
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 from spark_trickle.spark.session import require_delta, use_delta
 from spark_trickle.thresholds import FILES_AT_ONCE
 

@@ -10,7 +10,7 @@ import json
 import zlib
 from typing import Any
 
-from spark_trickle.spark.compile import quote
+from spark_trickle.spark.names import quote
 
 Struct = dict[str, Any]  # {"type": "struct", "fields": […]}
 
