@@ -15,9 +15,10 @@ LOCAL = 30_000
 # execution. Not measured.
 SMALL = 100_000
 # Of a table with more rows a delta first finds out which it needs: a join from a change goes in steps, restrictions are
-# pushed down. Made for TPC-H at SF 1, where refreshes took 2 to 8 times as long as their queries (docs/decisions/0011).
-# The limit: not measured.
-LARGE = 50_000
+# pushed down. Smaller ones are read whole on the driver. Made for TPC-H at SF 1, where refreshes took 2 to 8 times as
+# long as their queries (docs/decisions/0011). A Spark job over 50,000 rows takes 120 ms, a lookup of ten of them 9 ms
+# (docs/decisions/0020). The limit itself: not measured.
+LARGE = 10_000
 # What a condition on one input of a join is taken to leave of its rows, for the order of joins. A guess, not measured.
 FILTERED_SHARE = 0.5
 # Up to this many positions of rows that leave go through the driver; beyond, Spark deletes them with SQL. Measured for

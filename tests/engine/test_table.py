@@ -265,6 +265,17 @@ def test_an_outside_compaction_costs_one_recompute(lake: Trickle, outsider: Spar
 # -- what a stream table is like as a table ----------------------------------------------------------------------------
 
 
+def test_copies_of_a_row_enter_a_partitioned_table(lake: Trickle) -> None:
+    lake.sql("CREATE STREAM TABLE s.copies PARTITIONED BY (k) AS SELECT k, CAST(v > 0 AS INT) AS p FROM s.src")
+    lake.sql("INSERT INTO s.src VALUES (801, 'kk', 1, now()), (802, 'kk', 2, now()), (803, 'kk', 3, now())")
+    lake.sql("DELETE FROM s.src WHERE id = 6")
+    assert lake.refresh("s.copies").action is Action.DIFFERENTIAL
+    assert lake.verify("s.copies").equal
+    assert lake.sql("SELECT count(*) FROM s.copies WHERE k = 'kk'").first()[0] == 3
+    lake.sql("DELETE FROM s.src WHERE id IN (801, 802, 803)")
+    lake.drop_stream_table("s.copies")
+
+
 def test_partitions_order_comments_and_properties(lake: Trickle) -> None:
     lake.sql(
         "CREATE STREAM TABLE s.laid PARTITIONED BY (day(ts), bucket(4, id)) CLUSTER BY (v DESC, k) "

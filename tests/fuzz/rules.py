@@ -202,11 +202,13 @@ def problem(
         def materialize(statement: Statement) -> str:
             return named(statement.sql)
 
-        def narrow(wanted: Narrowed, keys: Statement) -> Place:
+        def narrow(wanted: Narrowed, keys: Statement | None) -> Place:
             """Only the rows that have the keys: the delta must not need any others."""
             leaf = wanted.leaf
             assert isinstance(leaf, AsOf)
             table = Views().state(leaf.scan.input, leaf.state)
+            if keys is None:
+                return Place(view=named(f"SELECT * FROM {table}"))
             same = " AND ".join(f"t.{quote(own)} <=> k.{quote(other)}" for own, other in wanted.keys)
             return Place(view=named(f"SELECT t.* FROM {table} AS t LEFT SEMI JOIN ({keys.sql}) AS k ON {same}"))
 

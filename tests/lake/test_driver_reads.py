@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_trickle.lake import driver_reads
-from spark_trickle.spark.runtime import collect_local, condition_within
+from spark_trickle.spark.runtime import Local, collect_local, condition_within
 from tests.lake.test_feed import bits
 
 if TYPE_CHECKING:
@@ -62,24 +62,24 @@ def load(spark: SparkSession, name: str) -> Any:
     return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)
 
 
-def looked_up(spark: SparkSession, name: str, columns: list[str], keys: list[str], by: DataFrame) -> DataFrame | None:
+def looked_up(spark: SparkSession, name: str, columns: list[str], keys: list[str], by: Local | None) -> DataFrame | None:
     table = load(spark, name)
     snapshot = table.currentSnapshot().snapshotId()
     found = driver_reads.look_up(spark, table, table.schema(), snapshot, columns, keys, by, ("_file", "_pos"))
     if found is None:
         return None
-    assert found[0].count() == found[1]
-    return found[0]
+    assert found.frame.count() == found.rows
+    return found.frame
 
 
 def rows(frame: DataFrame) -> list[Any]:
     return sorted((bits(tuple(r)) for r in frame.collect()), key=repr)
 
 
-def keys_of(spark: SparkSession, sql: str) -> DataFrame:
+def keys_of(spark: SparkSession, sql: str) -> Local:
     local = collect_local(spark.sql(sql), 10_000)
     assert local is not None
-    return local.frame
+    return local
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -174,16 +174,23 @@ def test_partition_values_are_left_to_spark(spark: SparkSession) -> None:
 @pytest.mark.parametrize("edge", ["-9223372036854775808L", "9223372036854775807L", "0L", "CAST(NULL AS BIGINT)"])
 def test_the_condition_of_a_scan_holds_for_every_row_with_the_keys(spark: SparkSession, edge: str) -> None:
     there = spark.sql(f"SELECT {edge} AS k, CAST(-2147483648 AS INT) AS i, 'x' AS s")
-    by = spark.sql(f"SELECT {edge} AS k, CAST(-2147483648 AS INT) AS i, 'y' AS s UNION ALL SELECT 5L, 7, 'x'")
+    by = keys_of(spark, f"SELECT {edge} AS k, CAST(-2147483648 AS INT) AS i, 'y' AS s UNION ALL SELECT 5L, 7, 'x'")
     condition = condition_within(by, there)
     assert condition is not None
     assert "`s`" not in condition
     assert there.where(condition).count() == 1
 
 
+def test_a_small_table_is_read_whole(spark: SparkSession, name: str) -> None:
+    spark.sql(f"DELETE FROM {name} WHERE id < 24000")
+    found = looked_up(spark, name, ["id", "s"], [], None)
+    assert found is not None
+    assert rows(found) == rows(spark.sql(f"SELECT id, s, _file, _pos FROM {name}"))
+
+
 def test_the_condition_of_a_scan_leaves_out_others(spark: SparkSession) -> None:
     there = spark.sql("SELECT id AS k FROM range(10)")
-    condition = condition_within(spark.sql("SELECT * FROM VALUES (2L), (5L) AS t(k)"), there)
+    condition = condition_within(keys_of(spark, "SELECT * FROM VALUES (2L), (5L) AS t(k)"), there)
     assert condition == "(`k` BETWEEN 2L AND 5L AND `k` IN (2L, 5L))"
     assert [r[0] for r in there.where(condition).collect()] == [2, 5]
 

@@ -103,7 +103,7 @@ class Watched:
         expected = {k: rows[k] - self.rows[k] for k in rows.keys() | self.rows.keys() if rows[k] != self.rows[k]}
         with read_changes(self.spark, table, self.snapshot, now, self.columns) as feed:
             self._check(feed, expected, why)
-        if feed.is_local:  # as it is read where there are many rows
+        if feed.local is not None:  # as it is read where there are many rows
             with read_by_spark(), read_changes(self.spark, table, self.snapshot, now, self.columns) as again:
                 self._check(again, expected, why)
                 assert (again.kind, again.append_only) == (feed.kind, feed.append_only)

@@ -14,7 +14,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake.feed import read_changes
 from spark_trickle.lake.positions import append_and_delete
 from spark_trickle.spark.analyze import type_text
-from spark_trickle.spark.runtime import register_functions
+from spark_trickle.spark.runtime import collect_local, register_functions
 from spark_trickle.sql.identity import identity
 from spark_trickle.sql.scalar import column
 
@@ -88,7 +88,8 @@ def test_append_and_delete_in_one_commit(spark: SparkSession, name: str, part: s
     table = load(spark, name)
     before = table.currentSnapshot().snapshotId()
     rows = spark.sql("SELECT 'new' AS v, CAST(id % 2 AS INT) AS g, id FROM range(1000, 1004)")
-    after = append_and_delete(spark, table, rows, places(spark, name, "id IN (1, 2)"), few=few).snapshot
+    entering = collect_local(rows, 10) if few else rows
+    after = append_and_delete(spark, table, entering, places(spark, name, "id IN (1, 2)")).snapshot
     current = load(spark, name)
     assert current.currentSnapshot().parentId() == before
     assert ids(spark, name) == Counter([*(set(range(300)) - {1, 2}), *range(1000, 1004)])
@@ -168,7 +169,7 @@ def test_rows_written_on_the_driver_are_those_that_spark_writes(
     group = f"write {file_format}"
     spark.sparkContext.setJobGroup(group, "on the driver")
     try:
-        made = append_and_delete(spark, load(spark, name), rows, {}, few=True)
+        made = append_and_delete(spark, load(spark, name), collect_local(rows, 10), {})
         assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) <= 1  # range(); a write has another
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
@@ -192,7 +193,6 @@ def test_rows_written_on_the_driver_are_those_that_spark_writes(
 
 def test_rows_of_other_types_are_cast_by_spark(spark: SparkSession, name: str) -> None:
     spark.sql(f"CREATE TABLE {name} (i INT) TBLPROPERTIES ('format-version'='3')")
-    append_and_delete(
-        spark, load(spark, name), spark.sql("SELECT CAST(id AS TINYINT) AS i FROM range(3)"), {}, few=True
-    )
+    rows = collect_local(spark.sql("SELECT CAST(id AS TINYINT) AS i FROM range(3)"), 10)
+    append_and_delete(spark, load(spark, name), rows, {})
     assert sorted(r.i for r in spark.table(name).collect()) == [0, 1, 2]

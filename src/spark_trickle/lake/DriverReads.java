@@ -225,7 +225,7 @@ public class DriverReads {
 
   /**
    * The rows of a snapshot that have in each of `keys` some value that `by` has there: {frame, number of rows}, or
-   * null. There may be rows whose keys are of different rows of `by`. With `places` two columns more: file and position.
+   * null. There may be rows whose keys are of different rows of `by`. All rows if that is null. With `places` two columns more: file and position.
    */
   public LocalRelation lookup(
       Table table, Schema schema, long snapshot, List columns, List keys, LocalRelation by, List places,
@@ -277,7 +277,7 @@ public class DriverReads {
         comparable.add(names.get(k));
         ordinals.add(Integer.valueOf(k));
       }
-      if (comparable.isEmpty()) throw new Unsuited("no key that can be compared");
+      if (by != null && comparable.isEmpty()) throw new Unsuited("no key that can be compared");
       columns = new Columns(table, schema, comparable);
       values = new Set[ordinals.size()];
       for (int k = 0; k < values.length; k++) {

@@ -56,6 +56,7 @@ class Slot:
     pins: dict[str, str | None]  # what the session has now
     tuned: dict[str, str | None] = field(default_factory=dict)  # the same, of what bears on speed alone
     own: dict[str, str | None] = field(default_factory=dict)  # what it had of this at first
+    namespace: str | None = None  # the current one, if it was set
 
     def tune(self, wanted: Mapping[str, str]) -> None:
         """Run under these, and otherwise under what the session had at first."""
@@ -121,8 +122,10 @@ class Attempt:
         if namespace:  # a definition's namespace need not hold any of its inputs
             with self.store.write() as tx:
                 tx.ensure_namespace(namespace, self.slot.catalog)
-        parts = ".".join(map(quote, namespace.split("."))) if namespace else ""
-        self.session.sql(f"USE {quote(self.slot.catalog)}" + (f".{parts}" if parts else ""))
+        if self.slot.namespace != namespace:
+            parts = ".".join(map(quote, namespace.split("."))) if namespace else ""
+            self.session.sql(f"USE {quote(self.slot.catalog)}" + (f".{parts}" if parts else ""))
+            self.slot.namespace = namespace
 
     def tune(self, *, small: bool | None = None, local: bool = False) -> None:
         """Plans over few rows run in one piece: adaptive execution would cut them into jobs to learn their sizes.
@@ -203,15 +206,19 @@ class Attempt:
     def pin(self, name: TableName, snapshot_id: int) -> str:
         """The table at an old snapshot, read by field id in the schema of the cut."""
         location = self.at(self.pointers[name], snapshot_id)
-        pinned = TableName(PINNED_NAMESPACE, f"p{next(self._names)}")
+        pinned = self.copy_name()
         self.register([Pointer(pinned, location, is_view=False)])
         return self.qualified(pinned)
 
-    def show_all(self, pointer: Pointer, schema: str) -> TableName:
+    def copy_name(self) -> TableName:
+        """A name for a copy of a table in this attempt."""
+        return TableName(PINNED_NAMESPACE, f"p{next(self._names)}")
+
+    def show_all(self, pointer: Pointer, schema: str, copy: TableName | None = None) -> TableName:
         """A copy of a stream table, in this attempt only, that shows the columns its schema hides."""
-        copy = TableName(PINNED_NAMESPACE, f"p{next(self._names)}")
-        self.register([Pointer(copy, self.in_schema(pointer, schema), is_view=False)])
-        return copy
+        name = copy or self.copy_name()
+        self.register([Pointer(name, self.in_schema(pointer, schema), is_view=False)])
+        return name
 
     def at(self, pointer: Pointer, snapshot_id: int | None) -> str:
         """The location of the table at an older snapshot (None: EMPTY), for this attempt only."""

@@ -9,7 +9,7 @@ job takes time for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from spark_trickle.lake.files import FileState
@@ -44,12 +44,12 @@ def read_changed(
     found = _tried(
         driver_reads(session).changes,
         table,
-        _list(session, columns),
+        list(columns),
         weight,
-        _list(session, (s.file for s in states)),
-        _list(session, (_list(session, d) for d in deleted_before)),
-        _list(session, (_list(session, d) for d in deletes)),
-        _list(session, weights),
+        [s.file for s in states],
+        deleted_before,
+        deletes,
+        weights,
         LOCAL,
         DRIVER_CELLS,
         DRIVER_FILES,
@@ -64,10 +64,10 @@ def look_up(
     snapshot: int,
     columns: Sequence[str],
     keys: Sequence[str],
-    by: Local,
+    by: Local | None,
     places: Sequence[str] = (),
 ) -> Local | None:
-    """The rows of a snapshot whose `keys` are among those of `by`, in the order of its columns.
+    """The rows of a snapshot whose `keys` are among those of `by`, in the order of its columns; None: all rows.
 
     There may be more: the keys are compared one by one. The columns are those of `schema`. `places` names two more
     columns, for file and position.
@@ -79,10 +79,10 @@ def look_up(
         table,
         schema,
         snapshot,
-        _list(session, columns),
-        _list(session, keys),
-        by.relation,
-        _list(session, places),
+        list(columns),
+        list(keys),
+        None if by is None else by.relation,
+        list(places),
         LOCAL,
         DRIVER_CELLS,
         DRIVER_FILES,
@@ -101,12 +101,3 @@ def _tried(read: Callable[..., Java], *arguments: object) -> Java:
             raise  # for the values of the keys
         _log.warning("rows could not be read on the driver: %s", why(error))
         return None
-
-
-def _list(session: SparkSession, items: Iterable[object]) -> Java:
-    jvm = session.sparkContext._jvm
-    assert jvm is not None
-    made = jvm.java.util.ArrayList()
-    for item in items:
-        made.add(item)
-    return made

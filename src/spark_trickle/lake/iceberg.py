@@ -49,10 +49,11 @@ class Iceberg:
 
     def rows(self, _session: SparkSession, location: str, snapshot_id: int) -> int | None:
         snapshot = self.metadata(location).snapshot(snapshot_id)
-        summary = dict(snapshot.summary()) if snapshot is not None else {}
-        if "total-records" not in summary:
+        if snapshot is None:
             return None
-        return max(int(summary["total-records"]) - int(summary.get("total-position-deletes", 0)), 0)
+        summary = snapshot.summary()
+        total, deleted = summary.get("total-records"), summary.get("total-position-deletes")
+        return None if total is None else max(int(total) - int(deleted or 0), 0)
 
     def expired(self, location: str, snapshot_id: int) -> str | None:
         there = self.metadata(location).snapshot(snapshot_id) is not None
@@ -115,7 +116,7 @@ class Iceberg:
         snapshot_id: int,
         columns: Sequence[str],
         keys: Sequence[str],
-        by: Local,
+        by: Local | None,
     ) -> Local | None:
         table = self.table(pointer.location, str(pointer.name))
         return look_up(session, table, table.schema(), snapshot_id, columns, keys, by)

@@ -67,10 +67,10 @@ class SourceKind(Protocol):
         snapshot_id: int,
         columns: Sequence[str],
         keys: Sequence[str],
-        by: Local,
+        by: Local | None,
     ) -> Local | None:
-        """Few rows of the table at a snapshot: all whose keys `by` has in its columns, perhaps more. None: Spark must
-        look for them."""
+        """Few rows of the table at a snapshot: all whose keys `by` has in its columns, perhaps more; all rows
+        if it is None. None: Spark must look for them."""
 
 
 class OutsideKind(SourceKind, Protocol):

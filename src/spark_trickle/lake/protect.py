@@ -126,7 +126,7 @@ class Protector:
         head = metadata.currentSnapshot()
         tagged = {
             int(name.removeprefix(PREFIX))
-            for name in metadata.refs().keySet()
+            for name in jvm.handles(self.lake.session).text(metadata.refs().keySet())
             if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdigit()
         }
         change = tags_to_change(self.policy, frontiers, None if head is None else head.snapshotId(), tagged)

@@ -48,6 +48,7 @@ class Staging:
     delta: Delta | None = None  # what the steps did, where the refresh knows it
     log: LogEntry | None = None  # the delta in files, to be published with it
     _inside: TableName | None = None  # the table at its base with all columns, in this attempt only
+    _shown: bool = False  # whether it is there already
 
     @classmethod
     def onto(cls, attempt: Attempt, name: TableName, schema: str) -> Staging:
@@ -80,9 +81,15 @@ class Staging:
     def target(self) -> str:
         """The table as it was before this refresh, with its hidden columns, for SQL."""
         if self._inside is None:
-            assert self.base is not None
-            self._inside = self.attempt.show_all(self.base, self.schema)
+            self._inside = self.attempt.copy_name()
         return self.attempt.qualified(self._inside)
+
+    def show_in(self, sql: str) -> None:
+        """Make the table of `target` if a statement reads it: most refreshes of few rows need it not."""
+        if self._inside is not None and not self._shown and self.target in sql:
+            assert self.base is not None
+            self.attempt.show_all(self.base, self.schema, self._inside)
+            self._shown = True
 
     @property
     def rows(self) -> int | None:
@@ -92,7 +99,7 @@ class Staging:
         return self.attempt.lake.rows(self.attempt.session, self.base.location, self.head)
 
     def look_up(
-        self, columns: Sequence[str], keys: Sequence[str], by: Local, places: Sequence[str]
+        self, columns: Sequence[str], keys: Sequence[str], by: Local | None, places: Sequence[str]
     ) -> Local | None:
         """Few of the rows of before: all whose keys `by` has in its columns, perhaps more. None: Spark must look."""
         if self.base is None or self.head is None:
@@ -124,7 +131,9 @@ class Staging:
         if places is not None:
             view = self.attempt.view_name("places")
             places.createOrReplaceTempView(view)
-            session.sql(f"DELETE FROM {self.target} WHERE (_file, _pos) IN (SELECT * FROM {quote(view)})")
+            delete = f"DELETE FROM {self.target} WHERE (_file, _pos) IN (SELECT * FROM {quote(view)})"
+            self.show_in(delete)
+            session.sql(delete)
             assert self._inside is not None
             deletes_of = self.attempt.load(self._inside).currentSnapshot()
         table = self.attempt.load(self.name)

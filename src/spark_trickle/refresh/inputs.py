@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -127,6 +127,7 @@ class Feeds:
     _old: dict[TableName, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)  # rows of materialized views
     local: dict[str, Local] = field(default_factory=dict)  # those of them that are on the driver
+    before_query: Callable[[str], None] = lambda _: None  # what Spark must know before it runs this text
     _unseen: set[str] = field(default_factory=set)  # those of these that Spark does not know yet
 
     def open(self, item: Input) -> Feed:
@@ -221,6 +222,7 @@ class Feeds:
     def query(self, sql: str) -> DataFrame:
         """A statement for Spark."""
         self.show(view for view in self._unseen if quote(view) in sql)
+        self.before_query(sql)
         return self.attempt.session.sql(sql)
 
     def show(self, views: Iterable[str]) -> None:
@@ -304,9 +306,9 @@ class Feeds:
         return self.attempt.pin(item.name, frontier.snapshot_id) if sql is None else sql
 
     def look_up(
-        self, table: TableName, state: State, columns: Sequence[str], keys: Sequence[str], by: Local
+        self, table: TableName, state: State, columns: Sequence[str], keys: Sequence[str], by: Local | None
     ) -> Local | None:
-        """Few rows of a state: all whose keys `by` has, perhaps more. None: Spark must look."""
+        """Few rows of a state: all whose keys `by` has, perhaps more; all if it is None. None: Spark must look."""
         item = self.inputs[table]
         old = None if item.frontier is None else item.frontier.snapshot_id
         at = item.facts.snapshot_id if state is State.NEW else old

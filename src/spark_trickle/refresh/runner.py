@@ -79,6 +79,9 @@ class Runner:
     _done: dict[str, Materialized] = field(default_factory=dict)  # by the name of the step
     _levels: dict[str, Operator] = field(default_factory=dict)  # what a repeated step stands for
 
+    def __post_init__(self) -> None:
+        self.feeds.before_query = self.staging.show_in
+
     def run(self, steps: Sequence[Step]) -> Counts:
         if not self.feeds.changed:
             return Counts()  # compaction and the like: new snapshots, the same rows
@@ -156,11 +159,11 @@ class Runner:
 
         return parts.staged(shared, if_small, self._narrow)
 
-    def _narrow(self, wanted: Narrowed, keys: Statement) -> Place | None:
+    def _narrow(self, wanted: Narrowed, keys: Statement | None) -> Place | None:
         """The rows of a table with these keys: read on the driver if they are few, else the table under a condition."""
         leaf, listed = wanted.leaf, [own for own, _ in wanted.keys]
-        by = self.feeds.keys(keys)
-        if by is None:
+        by = None if keys is None else self.feeds.keys(keys)
+        if by is None and keys is not None:
             return None
         if isinstance(leaf, Stored):
             columns = list(dict.fromkeys(f.source for f in leaf.fields))
@@ -170,9 +173,11 @@ class Runner:
             found = self.feeds.look_up(leaf.scan.input, leaf.state, columns, listed, by)
         if found is not None:
             return Place(view=self.feeds.name(found, "found"))
+        if by is None:
+            return None
         leaves = StepLeaves(self.feeds, self.staging)
         table = leaves.stored() if isinstance(leaf, Stored) else leaves.state(leaf.scan.input, leaf.state)
-        there = self.feeds.attempt.session.sql(f"SELECT {', '.join(map(quote, listed))} FROM {table}")
+        there = self.feeds.query(f"SELECT {', '.join(map(quote, listed))} FROM {table}")
         condition = condition_within(by, there)
         return None if condition is None else Place(condition=condition)
 

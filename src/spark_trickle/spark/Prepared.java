@@ -92,7 +92,9 @@ public class Prepared {
       plan = (Plan) plans.get(key);
     }
     if (plan == null) {
-      plan = prepared(session, sql, names, relations);
+      synchronized (session) {  // it has the views meanwhile
+        plan = prepared(session, sql, names, relations);
+      }
       synchronized (plans) {
         plans.put(key, plan);
       }
@@ -167,7 +169,8 @@ public class Prepared {
             Nil$.MODULE$, false, scala.Option.empty(), session, scala.Option.empty(), scala.Option.empty());
         Dataset.ofRows(session, leaf).createOrReplaceTempView((String) names.get(i));
       }
-      found = planned(((Dataset) session.sql(sql)).queryExecution().executedPlan(), leaves, conf.clone());
+      Dataset frame = session.sql(sql);
+      found = planned(frame.queryExecution().executedPlan(), frame.schema(), leaves, conf.clone());
     } finally {
       for (int i = 0; i < leaves.length; i++) session.sessionState().catalog().dropTempView((String) names.get(i));
       for (int i = 0; i < SETTINGS.length; i++) {
@@ -178,10 +181,10 @@ public class Prepared {
     return found;
   }
 
-  private static Plan planned(SparkPlan plan, Leaf[] leaves, SQLConf conf) {
+  private static Plan planned(SparkPlan plan, StructType type, Leaf[] leaves, SQLConf conf) {
     RDD rdd = suits(plan) ? plan.execute() : null;
     if (rdd == null || rdd.partitions().length != 1 || shuffles(rdd)) return new Plan(null, null, null, null);
-    return new Plan(rdd, leaves, plan.schema(), conf);
+    return new Plan(rdd, leaves, type, conf);
   }
 
   private static boolean suits(SparkPlan plan) {

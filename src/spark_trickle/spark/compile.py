@@ -138,7 +138,7 @@ def _compiled(tree: Operator, leaves: Leaves, *, steps: bool) -> Parts:
     return Parts(tuple(compiler.ctes), body)
 
 
-def _leaffields_sql(op: Operator) -> tuple[ScanColumn, ...]:
+def _leaf_fields(op: Operator) -> tuple[ScanColumn, ...]:
     if isinstance(op, AsOf):
         return op.scan.fields
     return op.fields if isinstance(op, Stored) else ()
@@ -183,7 +183,10 @@ class _Compiler:
     def _part(self, op: Operator, sql: str) -> str:
         if sql not in self._known:
             self._known[sql] = f"{type(op).__name__.lower()}_{len(self.ctes) + 1}"
-            self.ctes.append(Part(self._known[sql], sql, op))
+            whole = None
+            if self.steps and isinstance(op, AsOf) and not self.is_large(op):
+                whole = Narrowed(op, (), "")
+            self.ctes.append(Part(self._known[sql], sql, op, narrowed=whole))
         return self._known[sql]
 
     def source(self, op: Operator) -> tuple[str, str]:
@@ -287,7 +290,7 @@ class _Compiler:
                 given = {i.name: i.scalar for i in op.items}
                 below = [Item(k.name, k.scalar.substitute(given)) for k in keys]
             return self._over(op, self.narrowed(op.child, below, by))
-        fields = {f.name: f.source for f in _leaffields_sql(op)}
+        fields = {f.name: f.source for f in _leaf_fields(op)}
         pairs = tuple((fields[k.scalar.bare], k.name) for k in keys if k.scalar.bare in fields)
         if not isinstance(op, AsOf | Stored) or not pairs or (isinstance(op, AsOf) and not self.is_large(op)):
             return self.name(op)

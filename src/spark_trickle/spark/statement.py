@@ -33,11 +33,11 @@ from spark_trickle.sql.trees import is_change
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """A table or the stored rows, where only rows with the keys of another relation are needed."""
+    """A table or the stored rows, where only rows with the keys of another relation are needed; a small table whole."""
 
     leaf: AsOf | Stored
     keys: tuple[tuple[str, str], ...]  # a column of the table, and of the other relation
-    by: str  # the name of that relation
+    by: str  # the name of that relation; none of a small table
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,12 @@ class Parts:
         self,
         materialize: Callable[[Statement], str],
         if_small: Callable[[Statement], str | None],
-        narrow: Callable[[Narrowed, Statement], Place | None],
+        narrow: Callable[[Narrowed, Statement | None], Place | None],
     ) -> Statement:
         """The statement with shared parts and steps computed before.
 
         `materialize` runs a query and names its result; `if_small` gives up when there are many rows. `narrow` finds
-        the rows of a table that have the keys that a query gives, or gives up, too.
+        the rows of a table that have the keys that a query gives, or all rows, or gives up, too.
         """
         shared = {p.name for p in self.shared()}
         ctes: dict[str, str] = {}
@@ -126,11 +126,12 @@ class Parts:
 
         for part in self.ctes:
             ctes[part.name] = part.sql
-            if part.narrowed is not None and is_known(part.narrowed.by):
-                columns = [other for _, other in part.narrowed.keys]
-                place = narrow(part.narrowed, Statement(ctes, "").over(columns, part.narrowed.by))
+            wanted = part.narrowed
+            if wanted is not None and (not wanted.by or is_known(wanted.by)):
+                listed = [other for _, other in wanted.keys]
+                place = narrow(wanted, Statement(ctes, "").over(listed, wanted.by) if wanted.by else None)
                 if place is not None and place.view:
-                    ctes[part.name] = leaf_sql(part.narrowed.leaf, quote(place.view))
+                    ctes[part.name] = leaf_sql(wanted.leaf, quote(place.view))
                 elif place is not None:
                     ctes[part.name] = f"{part.sql}{where(place.condition)}"
             if part.name in shared or part.step:
