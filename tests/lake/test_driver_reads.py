@@ -62,7 +62,9 @@ def load(spark: SparkSession, name: str) -> Any:
     return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)
 
 
-def looked_up(spark: SparkSession, name: str, columns: list[str], keys: list[str], by: Local | None) -> DataFrame | None:
+def looked_up(
+    spark: SparkSession, name: str, columns: list[str], keys: list[str], by: Local | None
+) -> DataFrame | None:
     table = load(spark, name)
     snapshot = table.currentSnapshot().snapshotId()
     found = driver_reads.look_up(spark, table, table.schema(), snapshot, columns, keys, by, ("_file", "_pos"))

@@ -42,8 +42,8 @@ STATEMENTS = [
     "SELECT k, row_number() OVER (PARTITION BY g ORDER BY k) FROM `l`",
     "SELECT k, g FROM `l` ORDER BY k DESC LIMIT 3",
     "SELECT k, c FROM `l` LATERAL VIEW explode(array_repeat(g, 2)) AS c",
-    "WITH u AS (SELECT k FROM `l` UNION ALL SELECT k FROM `r`) SELECT a.k, count(*) FROM u AS a JOIN u AS b ON a.k = b.k "
-    "GROUP BY a.k",
+    "WITH u AS (SELECT k FROM `l` UNION ALL SELECT k FROM `r`) "
+    "SELECT a.k, count(*) FROM u AS a JOIN u AS b ON a.k = b.k GROUP BY a.k",
     "SELECT /* constants */ k, n FROM `l` JOIN (SELECT * FROM VALUES (0), (1) AS t(n)) ON g = n",
 ]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_trickle.spark.runtime import java
+from spark_trickle.spark.runtime import java, quicken_local_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,3 +24,20 @@ def test_threads_compile_a_class_once(spark: SparkSession) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert sorted(pool.map(count, range(16))) == list(range(1, 17))
+
+
+def test_local_files_are_made_without_a_process_for_each(spark: SparkSession, tmp_path: Path) -> None:
+    assert quicken_local_files(spark.sparkContext)
+    jvm: Any = spark._jvm
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    path = jvm.org.apache.hadoop.fs.Path(f"file://{tmp_path}/some where/file")
+    files = path.getFileSystem(conf)
+    assert files.getRaw().getClass().getName() == "trickle.runtime.LocalFiles$Raw"
+    permission = jvm.org.apache.hadoop.fs.permission.FsPermission
+    files.mkdirs(path.getParent(), permission("750"))
+    assert (tmp_path / "some where").stat().st_mode & 0o7777 == 0o750
+    files.create(path, permission("640"), True, 4096, 1, 1 << 20, None).close()
+    assert (tmp_path / "some where" / "file").stat().st_mode & 0o7777 == 0o640
+    assert (tmp_path / "some where" / ".file.crc").exists()
+    files.setPermission(path.getParent(), permission("1777"))
+    assert (tmp_path / "some where").stat().st_mode & 0o7777 == 0o1777

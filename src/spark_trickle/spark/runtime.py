@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,7 +34,7 @@ def java(context: Any, package: str, file: str, name: str) -> Any:
         return _compiled(context._gateway, package, file, name)
 
 
-@lru_cache(maxsize=8)
+@cache  # evicted, it would be compiled twice
 def _compiled(gateway: Any, package: str, file: str, name: str) -> Any:
     jvm = gateway.jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
@@ -127,6 +127,12 @@ def condition_within(by: Local, there: DataFrame) -> str | None:
     """A condition that no row of `there` fails whose columns have values of those of `by`, which Iceberg can use to
     leave out files and row groups; None: nothing can be said."""
     return cast("str | None", _runtime(by.session.sparkContext).within(by.relation, there._jdf, LISTED_KEYS))
+
+
+def quicken_local_files(context: Any) -> bool:
+    """Create local files without a process for each (LocalFiles.java); False where Hadoop's own way is left."""
+    files_ = java(context, "spark_trickle.spark", "LocalFiles.java", "trickle.runtime.LocalFiles")
+    return bool(files_.install(context._jsc.hadoopConfiguration()))
 
 
 def _prepared(context: Any) -> Any:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import LAKE
+from spark_trickle.spark.runtime import quicken_local_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -249,6 +250,8 @@ def new_session(
     spark: SparkSession, settings: Settings, catalog: str = LAKE, *, read_only: bool = False
 ) -> SparkSession:
     """A session of its own on the same context, whose current catalog is `catalog` on the lake's database."""
+    if spark.sparkContext.master.startswith("local"):
+        quicken_local_files(spark.sparkContext)
     session = spark.newSession()
     _require_driver(session, settings)
     prefix = f"spark.sql.catalog.{catalog}"
