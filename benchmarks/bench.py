@@ -4,7 +4,7 @@ For each operator there are two stream tables with the same definition, one DIFF
 sources. After each change both are refreshed, one after the other, and the one who goes first alternates. Reported are
 medians, the ratio, and where the time of the DIFFERENTIAL went, from the engine's own history.
 
-    python benchmarks/bench.py [--rows 1000000] [--repeat 2] [--sizes 10,1000,10000] [--warm-up 2] [--no-full]
+    python benchmarks/bench.py [--rows 1000000] [--repeat 2] [--sizes 10,1000,10000] [--warm-up 2] [--no-full] [--more]
 
 With --no-full only the DIFFERENTIAL ones are there: for comparing two versions of the engine.
 """
@@ -150,6 +150,57 @@ def _summary(operator: str, kind: str, count: int, cell: dict[str, list[Any]]) -
     }
 
 
+MANY = 60
+WIDE = 300
+
+
+def many(tr: Trickle, rows: int, rounds: int) -> dict[str, Any]:
+    """Many stream tables over one source, ten changed rows: seconds of one call that refreshes all, per table."""
+    kinds = (
+        "SELECT order_id, customer_id, amount + {i} AS amount FROM shop.orders WHERE status = {s}",
+        "SELECT customer_id, count(*) AS n, sum(amount) AS total{i} FROM shop.orders GROUP BY customer_id",
+        "SELECT o.order_id, o.amount, c.city, {i} AS i FROM shop.orders o JOIN shop.customers c "
+        "ON o.customer_id = c.customer_id WHERE o.status = {s}",
+    )
+    made = [f"shop.many_{i}" for i in range(MANY)]
+    for i, name in enumerate(made):
+        tr.create_stream_table(name, kinds[i % len(kinds)].format(i=i, s=i % 10), mode="differential")
+    changes, taken = Changes(tr, rows), []
+    changes.next, changes.step = 2 * rows, 1000
+    for _ in range(rounds + 2):
+        changes.apply("mix", 10)
+        started = time.perf_counter()
+        results = tr.refresh(made)
+        taken.append((time.perf_counter() - started) / MANY)
+        assert all(r.action is Action.DIFFERENTIAL for r in results)
+    found = statistics.median(taken[2:])
+    wrong = [n for n in made[::7] if not tr.verify(n).equal]
+    for name in made:
+        tr.drop_stream_table(name)
+    print(f"\n{MANY} stream tables over one source, 10 changed rows: {found:.3f} s each", flush=True)
+    return {"operator": f"{MANY} stream tables", "rows": 10, "differential": round(found, 4), "wrong": wrong}
+
+
+def wide(tr: Trickle, rounds: int) -> dict[str, Any]:
+    """A filter over a table of 300 columns and 20,000 rows, ten changed rows."""
+    columns = ", ".join(f"CAST(pmod(hash(id, {n}), 1000) AS INT) AS c{n}" for n in range(WIDE - 1))
+    tr.sql(f"CREATE TABLE shop.wide AS SELECT id, {columns} FROM range(20000)")
+    for side in SIDES:
+        tr.create_stream_table(f"shop.wide_{side}", "SELECT * FROM shop.wide WHERE c1 < 500", mode=side)
+    taken: dict[str, list[float]] = {side: [] for side in SIDES}
+    for n in range(rounds + 2):
+        tr.sql(f"UPDATE shop.wide SET c1 = pmod(c1 + 250, 1000) WHERE pmod(id, 2000) = {n}")
+        for side in SIDES if n % 2 else SIDES[::-1]:
+            started = time.perf_counter()
+            tr.refresh(f"shop.wide_{side}")
+            taken[side].append(time.perf_counter() - started)
+    differential, full = (statistics.median(taken[side][2:]) for side in SIDES)
+    wrong = [s for s in SIDES if not tr.verify(f"shop.wide_{s}").equal]
+    print(f"{WIDE} columns, filter, 10 changed rows: {differential:.2f} s, FULL {full:.2f} s", flush=True)
+    cell = {"differential": round(differential, 4), "full": round(full, 4), "wrong": wrong}
+    return {"operator": f"{WIDE} columns", "rows": 10, **cell}
+
+
 def _print(row: dict[str, Any]) -> None:
     stages = " ".join(f"{k} {v:.2f}" for k, v in row["stages"].items())
     if row["rows"] == 0:
@@ -169,6 +220,7 @@ def main() -> int:
     parser.add_argument("--sizes", help="changed rows, separated by commas (10, a thousandth and a hundredth)")
     parser.add_argument("--warm-up", type=int, default=1, help="rounds of changes before anything is measured")
     parser.add_argument("--no-full", action="store_true", help="only the DIFFERENTIAL stream tables")
+    parser.add_argument("--more", action="store_true", help=f"also {MANY} stream tables, and {WIDE} columns")
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     options = parser.parse_args()
     sizes = [10, options.rows // 1000, options.rows // 100]
@@ -188,6 +240,9 @@ def main() -> int:
             print("|---|---|---|---|---|---|---|")
             report = measure(tr, options.rows, options.repeat, sizes, options.warm_up, sides)
             wrong = [n for o in DEFINITIONS for n in names(o, sides) if not tr.verify(n).equal]
+            if options.more:
+                report += [many(tr, options.rows, options.repeat), wide(tr, options.repeat)]
+                wrong += [n for cell in report for n in cell.get("wrong", ())]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     seconds = time.perf_counter() - started

@@ -1,33 +1,24 @@
 package trickle.lake;
 
 import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.UUID;
 import java.util.function.Function;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
 import org.apache.iceberg.FileFormat;
 import org.apache.iceberg.HasTableOperations;
-import org.apache.iceberg.ManifestFile;
-import org.apache.iceberg.ManifestFiles;
-import org.apache.iceberg.ManifestReader;
 import org.apache.iceberg.MetricsConfig;
 import org.apache.iceberg.PartitionData;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.Table;
-import org.apache.iceberg.data.BaseDeleteLoader;
 import org.apache.iceberg.deletes.BaseDVFileWriter;
-import org.apache.iceberg.deletes.PositionDeleteIndex;
 import org.apache.iceberg.formats.FormatModelRegistry;
 import org.apache.iceberg.io.DataWriter;
 import org.apache.iceberg.io.DeleteWriteResult;
-import org.apache.iceberg.io.FileIO;
 import org.apache.iceberg.io.OutputFileFactory;
 import org.apache.iceberg.spark.SparkSchemaUtil;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -61,15 +52,16 @@ public class DriverCommits {
    * Append rows (null: none), written through `through`, and delete rows by position, in one commit.
    *
    * `positions` has a part per data file, separated by the character 1: its path, the character 0, and its positions
-   * separated by commas. Gives lines: the new snapshot, its parent or nothing, the metadata file, then `key=value` of
+   * separated by commas; `earlier` has what is deleted in these files already (DriverReads.deleted). Gives lines: the new snapshot, its parent or nothing, the metadata file, then `key=value` of
    * the summary.
    */
-  public String change(Table table, Table through, LocalRelation rows, String positions) throws Exception {
+  public String change(Table table, Table through, LocalRelation rows, String positions, Map earlier)
+      throws Exception {
     Snapshot base = table.currentSnapshot();
     RowDelta commit = table.newRowDelta();
     List written = new ArrayList();
     try {
-      if (!positions.isEmpty()) delete(table, base, positions, commit, written);
+      if (!positions.isEmpty()) delete(table, positions, earlier, commit, written);
       if (rows != null && !rows.data().isEmpty()) commit.addRows(write(rows, through, written));
       if (base != null) commit.validateFromSnapshot(base.snapshotId());
       commit.commit();
@@ -103,9 +95,6 @@ public class DriverCommits {
     }
     return found.toString();
   }
-
-  /** A delete that does not say which data file it is of: not one of ours. */
-  public static class UnnamedTarget extends RuntimeException {}
 
   private static DataFile write(LocalRelation rows, Table table, List written) throws Exception {
     StructType type = SparkSchemaUtil.convert(table.schema());
@@ -152,13 +141,11 @@ public class DriverCommits {
     return new GenericInternalRow(values);
   }
 
-  private static void delete(Table table, Snapshot base, String positions, RowDelta commit, List written)
+  private static void delete(Table table, String positions, final Map earlier, RowDelta commit, List written)
       throws Exception {
-    final Map earlier = new HashMap();
     String[] parts = positions.split("\u0001");
     List paths = new ArrayList();
     for (int i = 0; i < parts.length; i++) paths.add(parts[i].substring(0, parts[i].indexOf('\u0000')));
-    load(table, base, new HashSet(paths), earlier);
     OutputFileFactory files = OutputFileFactory.builderFor(table, 1, 1L)
         .format(FileFormat.PUFFIN).operationId(UUID.randomUUID().toString()).build();
     BaseDVFileWriter writer = new BaseDVFileWriter(files, new Function() {
@@ -185,43 +172,5 @@ public class DriverCommits {
       commit.removeDeletes((DeleteFile) gone.next());
     }
     commit.validateDataFilesExist(paths).validateDeletedFiles();
-  }
-
-  /** What is deleted in these files already. A deletion vector holds all positions of its file. */
-  private static void load(Table table, Snapshot base, Set paths, Map into) throws Exception {
-    final FileIO io = table.io();
-    Map found = new HashMap();
-    for (Iterator manifests = base.deleteManifests(io).iterator(); manifests.hasNext(); ) {
-      ManifestReader reader = ManifestFiles.readDeleteManifest((ManifestFile) manifests.next(), io, table.specs());
-      try {
-        for (Iterator files = reader.iterator(); files.hasNext(); ) {
-          DeleteFile file = (DeleteFile) files.next();
-          String target = file.referencedDataFile() == null ? null : file.referencedDataFile().toString();
-          if (target == null) throw new UnnamedTarget();
-          if (!paths.contains(target)) continue;
-          List known = (List) found.get(target);
-          if (known == null) found.put(target, known = new ArrayList());
-          known.add(file.copy());
-        }
-      } finally {
-        reader.close();
-      }
-    }
-    BaseDeleteLoader loader = new BaseDeleteLoader(new Function() {
-      public Object apply(Object file) {
-        return io.newInputFile(((DeleteFile) file).location());
-      }
-    });
-    for (Iterator targets = found.entrySet().iterator(); targets.hasNext(); ) {
-      Map.Entry entry = (Map.Entry) targets.next();
-      List all = (List) entry.getValue();
-      List vectors = new ArrayList();
-      for (int i = 0; i < all.size(); i++) {
-        if (((DeleteFile) all.get(i)).format() == FileFormat.PUFFIN) vectors.add(all.get(i));
-      }
-      PositionDeleteIndex index =
-          loader.loadPositionDeletes(vectors.isEmpty() ? all : vectors, (String) entry.getKey());
-      into.put(entry.getKey(), index);
-    }
   }
 }

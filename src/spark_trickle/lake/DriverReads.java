@@ -141,6 +141,28 @@ public class DriverReads {
     return found;
   }
 
+  /** What is deleted in these data files: an index by path. Null if there are deletes that name no data file. */
+  public Map deleted(Table table, List paths) throws Exception {
+    Map deletes = new HashMap();
+    for (int i = 0; i < paths.size(); i++) deletes.put(paths.get(i), new ArrayList());
+    for (Iterator each = table.currentSnapshot().deleteManifests(table.io()).iterator(); each.hasNext(); ) {
+      for (Iterator files = filesOf((ManifestFile) each.next(), table).iterator(); files.hasNext(); ) {
+        DeleteFile file = (DeleteFile) files.next();
+        String of = ContentFileUtil.referencedDataFileLocation(file);
+        if (of == null) return null;
+        if (deletes.containsKey(of)) ((List) deletes.get(of)).add(file);
+      }
+    }
+    Map found = new HashMap();
+    for (Iterator each = deletes.entrySet().iterator(); each.hasNext(); ) {
+      Map.Entry entry = (Map.Entry) each.next();
+      List own = (List) entry.getValue();
+      onlyVectors(own);
+      if (!own.isEmpty()) found.put(entry.getKey(), loaded(table.io(), (String) entry.getKey(), own));
+    }
+    return found;
+  }
+
   // -- changes --------------------------------------------------------------------------------------------------------
 
   /**
@@ -214,11 +236,15 @@ public class DriverReads {
         throw new Unsuited("equality deletes");
       }
     }
+    return loaded(io, file.location(), deletes);
+  }
+
+  private static PositionDeleteIndex loaded(final FileIO io, String path, List deletes) {
     return new BaseDeleteLoader(new Function() {
       public Object apply(Object of) {
         return io.newInputFile(((DeleteFile) of).location());
       }
-    }).loadPositionDeletes(deletes, file.location());
+    }).loadPositionDeletes(deletes, path);
   }
 
   // -- lookup ---------------------------------------------------------------------------------------------------------
@@ -665,28 +691,76 @@ public class DriverReads {
       add(whole, positions, 0, file, positions, weight, places, into);
       return;
     }
+    Object[][] found = new Object[asked.fields.length][];
+    boolean all = true;
+    for (int c = 0; c < found.length; c++) {
+      found[c] = PARTS.get(keyOf(file) + " " + keyOf(asked, c), positions);
+      all = all && found[c] != null;
+    }
+    if (!all) fetch(io, file, positions, asked, found, budget);
+    add(found, null, 0, file, positions, weight, places, into);
+  }
+
+  /** The columns that are missing. */
+  private static void fetch(
+      FileIO io, DataFile file, long[] positions, Columns asked, Object[][] found, Budget budget) throws Exception {
     ParquetFileReader reader = open(io, file, asked, null, budget);
     try {
-      long start = 0;
-      int from = 0;
       List blocks = reader.getFooter().getBlocks();
-      for (int b = 0; b < blocks.size() && from < positions.length; b++) {
-        long count = ((BlockMetaData) blocks.get(b)).getRowCount();
-        int to = from;
-        while (to < positions.length && positions[to] < start + count) to++;
-        if (to > from) {
-          long[] within = new long[to - from];
-          for (int i = 0; i < within.length; i++) within[i] = positions[from + i] - start;
-          rows(reader, b, start, file, within, asked, weight, places, into, budget);
+      for (int c = 0; c < found.length; c++) {
+        if (found[c] != null) continue;
+        Object[] column = new Object[positions.length];
+        long start = 0;
+        int from = 0;
+        for (int b = 0; b < blocks.size() && from < positions.length; b++) {
+          long count = ((BlockMetaData) blocks.get(b)).getRowCount();
+          int to = from;
+          while (to < positions.length && positions[to] < start + count) to++;
+          if (to > from) {
+            long[] within = new long[to - from];
+            for (int i = 0; i < within.length; i++) within[i] = positions[from + i] - start;
+            Object[] part = values(reader, b, asked.fields[c], asked.types[c], within, budget);
+            System.arraycopy(part, 0, column, from, part.length);
+          }
+          from = to;
+          start += count;
         }
-        from = to;
-        start += count;
+        if (from < positions.length) throw new Unsuited("positions outside of a file");
+        found[c] = column;
+        PARTS.put(keyOf(file) + " " + keyOf(asked, c), positions, column);
       }
-      if (from < positions.length) throw new Unsuited("positions outside of a file");
     } finally {
       reader.close();
     }
   }
+
+  /**
+   * The values of columns at some positions: a change of a source is read by every stream table over it. An LRU cache of
+   * the last positions of each column, of so many cells in all.
+   */
+  private static class Parts {
+    private static final int CELLS = 200000;
+    private final Map kept = new LinkedHashMap(16, 0.75f, true);
+    private int cells = 0;
+
+    synchronized Object[] get(String column, long[] positions) {
+      Object[] known = (Object[]) kept.get(column);
+      return known == null || !Arrays.equals((long[]) known[0], positions) ? null : (Object[]) known[1];
+    }
+
+    synchronized void put(String column, long[] positions, Object[] values) {
+      if (values.length > CELLS / 20) return;
+      Object[] before = (Object[]) kept.put(column, new Object[] {positions, values});
+      cells += values.length - (before == null ? 0 : ((Object[]) before[1]).length);
+      Iterator eldest = kept.values().iterator();
+      while (cells > CELLS) {
+        cells -= ((Object[]) ((Object[]) eldest.next())[1]).length;
+        eldest.remove();
+      }
+    }
+  }
+
+  private static final Parts PARTS = new Parts();
 
   private static void rows(
       ParquetFileReader reader, int block, long start, DataFile file, long[] within, Columns asked, Long weight,

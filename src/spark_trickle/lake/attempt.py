@@ -33,7 +33,7 @@ from spark_trickle.lake.sources import Sources
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import HIDDEN_NAMESPACE, Pointer, TableName
 from spark_trickle.spark.names import quote, quote_table
-from spark_trickle.spark.runtime import register_functions
+from spark_trickle.spark.runtime import forget_prepared, register_functions
 from spark_trickle.spark.session import close_catalog, new_session
 from spark_trickle.spark.settings import ENGINE, FIXED, PINNED, Pins, is_fixed, normal
 
@@ -353,6 +353,7 @@ class Attempts:
                     with self._lock:
                         self._free.append(slot)
                 else:
+                    forget_prepared(slot.session)
                     close_catalog(slot.session, slot.catalog)
 
     def _take(self) -> Slot:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.files import FileReader
-from spark_trickle.lake.jvm import Handles, Java, active, handles
+from spark_trickle.lake.jvm import Handles, Java, active, driver_reads, handles
 from spark_trickle.spark import runtime
 from spark_trickle.spark.names import quote
 from spark_trickle.spark.runtime import Local
@@ -70,7 +70,7 @@ def append_and_delete(
     plain = table.specs().size() == 1 and table.spec().isUnpartitioned()
     local = rows if isinstance(rows, Local) else None
     if plain and deletes_of is None and (rows is None or (local and java.fits(local.relation, target))):
-        return _on_the_driver(java, table, target, local, positions)
+        return _on_the_driver(session, table, target, local, positions)
     frame = rows.frame if isinstance(rows, Local) else rows
     base = table.currentSnapshot()
     commit = table.newRowDelta()
@@ -98,17 +98,16 @@ def append_and_delete(
     return Committed.of(java.told(table))
 
 
-def _on_the_driver(java: Java, table: Java, through: Java, rows: Local | None, positions: Positions) -> Committed:
+def _on_the_driver(
+    session: SparkSession, table: Java, through: Java, rows: Local | None, positions: Positions
+) -> Committed:
     """One call, no Spark job."""
-    from py4j.protocol import Py4JJavaError
-
+    earlier = driver_reads(session).deleted(table, list(positions)) if positions else {}
+    if earlier is None:
+        raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.")
     listed = _NEXT.join(f"{path}{_THEN}{','.join(map(str, sorted(at)))}" for path, at in positions.items())
-    try:
-        return Committed.of(java.change(table, through, None if rows is None else rows.relation, listed))
-    except Py4JJavaError as error:
-        if "UnnamedTarget" in error.java_exception.getClass().getName():
-            raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.") from error
-        raise
+    relation = None if rows is None else rows.relation
+    return Committed.of(_commits(session).change(table, through, relation, listed, earlier))
 
 
 def _commits(session: SparkSession) -> Java:
