@@ -37,6 +37,7 @@ def tamper(tr: Trickle, name: str, where: str, *, state: bool = False, copies: i
         items = ", ".join(f"IF({where}, {changes.get(c, c)}, {c}) AS {c}" for c in columns)
         times = f"explode(array_repeat(1, IF({where}, {copies}, 1)))"
         select = f"SELECT {', '.join(columns)} FROM (SELECT {items}, {times} FROM {staging.target})"
+        staging.show_in(select)
         staging.overwrite(attempt.session.sql(select))
         with r.store.write() as tx:
             tx.swap_pointer(part.name, pointer.location, staging.location)
