@@ -111,6 +111,7 @@ class Trickle:
             heartbeat.start()
             opened.callback(heartbeat.stop)
             attempts = Attempts(self.spark, settings, self.store, lake)
+            opened.callback(attempts.close)
             protector = Protector(self.store, lake, settings.protect)
             self.refresher = Refresher(self.store, settings, lake, attempts, heartbeat, Compiler(lake), protector)
             self._manager = Manager(self.refresher)

@@ -35,7 +35,7 @@ DRIVER_CELLS = 2_000_000
 # Data files that such a read opens at most, after pruning by statistics; small ones whose values are known are not
 # opened. About 2 ms each on a local disk.
 DRIVER_FILES = 256
-# Bytes of new or removed data files that are read there: rows may be long. Not measured.
+# Bytes of new or removed data files, or of a small table, that are read there: rows may be long. Not measured.
 DRIVER_BYTES = 16_000_000
 
 # -- the change feed -------------------------------------------------------------------------------------------------

@@ -112,6 +112,17 @@ def test_a_failing_expression_is_left_to_spark(spark: SparkSession) -> None:
     assert counted(found) == {(2,): 1}, "the plan works for other rows"
 
 
+def test_a_failure_leaves_nothing_behind(spark: SparkSession) -> None:
+    """The writer of to_json is inside an object when a value fails; the next one would be written into it."""
+    sql = "SELECT to_json(named_struct('a', k, 'd', d), map('dateFormat', 'HH')) AS j FROM `g`"
+    # DATE has no hour; NULL is not formatted.
+    bad, good = (f"SELECT 1L AS k, CAST({d} AS DATE) AS d" for d in ("'2024-01-01'", "NULL"))
+    assert run_prepared(spark, sql, {"g": local(spark, bad)}, 10) is None
+    found = run_prepared(spark, sql, {"g": local(spark, good)}, 10)
+    assert found is not None
+    assert counted(found) == {('{"a":1}',): 1}
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -255,11 +255,12 @@ public class DriverReads {
    */
   public LocalRelation lookup(
       Table table, Schema schema, long snapshot, List columns, List keys, LocalRelation by, List places,
-      int limit, long cells, int files) throws Exception {
+      int limit, long cells, int files, long bytes) throws Exception {
     try {
       Columns asked = new Columns(table, schema, columns);
       Keys wanted = new Keys(table, schema, keys, by);
       Budget budget = new Budget(limit, cells, files);
+      if (by == null) refuseLarge(table, schema, snapshot, bytes);
       List rows = found(table, schema, snapshot, asked, wanted, !places.isEmpty(), budget);
       StructType type = asked.type;
       for (int i = 0; i < places.size(); i++) {
@@ -269,6 +270,15 @@ public class DriverReads {
     } catch (Unsuited left) {
       return null;
     }
+  }
+
+  /** All rows are few, but they may be long. */
+  private static void refuseLarge(Table table, Schema schema, long snapshot, long bytes) throws Exception {
+    long left = bytes;
+    for (Iterator each = planned(table, schema, snapshot, Expressions.alwaysTrue()).iterator(); each.hasNext(); ) {
+      left -= ((Planned) each.next()).file.fileSizeInBytes();
+    }
+    if (left < 0) throw new Unsuited("many bytes");
   }
 
   private static List found(
@@ -736,12 +746,12 @@ public class DriverReads {
 
   /**
    * The values of columns at some positions: a change of a source is read by every stream table over it. An LRU cache of
-   * the last positions of each column, of so many cells in all.
+   * the last positions of each column, of so many cells in all; a long text is more than one.
    */
   private static class Parts {
-    private static final int CELLS = 200000;
+    private static final long CELLS = 200000;
     private final Map kept = new LinkedHashMap(16, 0.75f, true);
-    private int cells = 0;
+    private long cells = 0;
 
     synchronized Object[] get(String column, long[] positions) {
       Object[] known = (Object[]) kept.get(column);
@@ -749,14 +759,30 @@ public class DriverReads {
     }
 
     synchronized void put(String column, long[] positions, Object[] values) {
-      if (values.length > CELLS / 20) return;
-      Object[] before = (Object[]) kept.put(column, new Object[] {positions, values});
-      cells += values.length - (before == null ? 0 : ((Object[]) before[1]).length);
+      long weight = weight(values);
+      if (weight < 0 || weight > CELLS / 20) return;
+      Object[] before = (Object[]) kept.put(column, new Object[] {positions, values, Long.valueOf(weight)});
+      cells += weight - (before == null ? 0 : ((Long) before[2]).longValue());
       Iterator eldest = kept.values().iterator();
       while (cells > CELLS) {
-        cells -= ((Object[]) ((Object[]) eldest.next())[1]).length;
+        cells -= ((Long) ((Object[]) eldest.next())[2]).longValue();
         eldest.remove();
       }
+    }
+
+    /** Less than 0: nobody knows. */
+    private static long weight(Object[] values) {
+      long found = 0;
+      for (int i = 0; i < values.length; i++) {
+        Object value = values[i];
+        found++;
+        if (value instanceof UTF8String) found += ((UTF8String) value).numBytes() / 64;
+        else if (value instanceof byte[]) found += ((byte[]) value).length / 64;
+        else if (value != null && !(value instanceof Number || value instanceof Boolean || value instanceof Decimal)) {
+          return -1;
+        }
+      }
+      return found;
     }
   }
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import re
 import threading
 import uuid
@@ -40,6 +41,7 @@ from spark_trickle.spark.settings import ENGINE, FIXED, PINNED, Pins, is_fixed, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_log = logging.getLogger(__name__)
 # How statements over local relations alone are run: compiling code and broadcasting take longer than a few rows do.
 _LOCAL = {
     "spark.sql.codegen.wholeStage": "false",
@@ -149,9 +151,9 @@ class Attempt:
         self._views.append(name)
         return name
 
-    def views_in(self, sql: str) -> set[str]:
-        """The views of this attempt that a statement reads."""
-        return set(re.findall(f"`([a-z_A-Z0-9]+_{self.id[:8]}_[0-9]+)`", sql))
+    def views_in(self, sql: str) -> list[str]:
+        """The views of this attempt that a statement reads, as they first appear."""
+        return list(dict.fromkeys(re.findall(f"`([a-z_A-Z0-9]+_{self.id[:8]}_[0-9]+)`", sql)))
 
     def register(self, pointers: Iterable[Pointer]) -> None:
         found = list(pointers)
@@ -300,6 +302,16 @@ class Attempts:
             attempt.pointers.update(views)
             attempt.use(namespace)
             yield attempt
+
+    def close(self) -> None:
+        """Let go of the sessions that wait for an attempt, and of the plans that were prepared in them."""
+        with self._lock:
+            free, self._free = self._free, []
+        for slot in free:
+            try:
+                forget_prepared(slot.session)
+            except Exception as error:  # Spark may be gone already
+                _log.debug("a session was not let go of: %s", error)
 
     def freeze_sources(self, catalog: str) -> dict[TableName, Pointer]:
         """Let a copy of the lake show its sources at the versions they have now; returns their views."""

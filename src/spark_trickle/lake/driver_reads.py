@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from spark_trickle.lake.files import FileState
 from spark_trickle.lake.jvm import Java, driver_reads, why
 from spark_trickle.spark.runtime import Local
-from spark_trickle.thresholds import DRIVER_CELLS, DRIVER_FILES, LOCAL
+from spark_trickle.thresholds import DRIVER_BYTES, DRIVER_CELLS, DRIVER_FILES, LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +86,7 @@ def look_up(
         LOCAL,
         DRIVER_CELLS,
         DRIVER_FILES,
+        DRIVER_BYTES,
     )
     return None if found is None else Local.of(session, found)
 

@@ -27,6 +27,8 @@ from spark_trickle.thresholds import LOCAL, SMALL
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+SPARK_CATALOG = "spark_catalog."  # where Delta Lake's tables are read from
+
 
 @dataclass(frozen=True, slots=True)
 class Input:
@@ -172,6 +174,7 @@ class Feeds:
         if self.feeds[name].local is not None:
             self.changes(name)  # it is there already
             return
+        self.attempt.tune()
         found = self.materialize(frame, "changes")
         self._views[name] = found.view
         self.rows[name] = found.rows
@@ -234,17 +237,22 @@ class Feeds:
     def rows_of(self, statement: Statement, summed: Sequence[str] = ()) -> Local | None:
         """The rows of a statement, without Spark's help; None where that cannot be."""
         plain = statement.without_hints().sql
-        if quote(self.attempt.slot.catalog) in plain:
-            return None
-        views = self.attempt.views_in(plain)
-        if not views <= self.local.keys():
+        views = self._only_local(plain)
+        if views is None:
             return None
         return run_prepared(self.attempt.session, plain, {v: self.local[v] for v in views}, LOCAL, summed)
 
+    def _only_local(self, sql: str) -> list[str] | None:
+        """The views that a statement reads, if they are all on the driver and it reads no table besides."""
+        if quote(self.attempt.slot.catalog) in sql or SPARK_CATALOG in sql:  # tables of the lake, sources outside
+            return None
+        views = self.attempt.views_in(sql)
+        return views if self.local.keys() >= set(views) else None
+
     def frame(self, statement: Statement) -> DataFrame:
         """The same statement for Spark, which plans those over few rows without exchanging any."""
-        views = self.attempt.views_in(statement.sql)
-        if quote(self.attempt.slot.catalog) not in statement.sql and views <= self.local.keys():
+        views = self._only_local(statement.sql)
+        if views is not None:
             self.attempt.tune(local=True)
             return self.query(statement.in_one_piece(views))
         self.attempt.tune()

@@ -140,10 +140,11 @@ class Runner:
 
     def _statement(self, tree: Operator) -> Statement:
         """A tree that is bound and optimized, with what it reads more than once computed before."""
+        self.feeds.attempt.tune()
         leaves = StepLeaves(self.feeds, self.staging)
         parts = compile_parts(tree, leaves)
         twice = parts.feeds_read_twice()
-        if any(p.narrowed for p in parts.ctes):  # by the keys of changes: they are read once more
+        if any(p.narrowed and p.narrowed.by for p in parts.ctes):  # by the keys of changes: they are read once more
             twice |= parts.reads()
         if twice:
             for name in twice:

@@ -1,8 +1,10 @@
 package trickle.runtime;
 
+import java.io.File;
 import java.io.IOException;
 import java.lang.reflect.Method;
 import java.net.URI;
+import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.attribute.PosixFilePermissions;
 import org.apache.hadoop.conf.Configuration;
@@ -28,6 +30,7 @@ public class LocalFiles {
     boolean known = now.getClass().equals(LocalFileSystem.class)
         || now.getClass().getName().equals("org.apache.hadoop.hive.ql.io.ProxyLocalFileSystem");
     if (NativeIO.isAvailable() || !known) return false;
+    if (!FileSystems.getDefault().supportedFileAttributeViews().contains("posix")) return false;
     if (now instanceof LocalFileSystem && ((LocalFileSystem) now).getRaw() instanceof Raw) return true;
     LocalFileSystem made = new LocalFileSystem(new Raw());
     made.initialize(LOCAL, conf);
@@ -40,12 +43,13 @@ public class LocalFiles {
 
   public static class Raw extends RawLocalFileSystem {
     public void setPermission(Path path, FsPermission wanted) throws IOException {
-      if (wanted.getStickyBit()) {
+      File file = pathToFile(path);
+      if (file.isDirectory() || wanted.getStickyBit()) {  // chmod leaves the setgid bit of a directory as it is
         super.setPermission(path, wanted);
         return;
       }
       String text = wanted.getUserAction().SYMBOL + wanted.getGroupAction().SYMBOL + wanted.getOtherAction().SYMBOL;
-      Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(text));
+      Files.setPosixFilePermissions(file.toPath(), PosixFilePermissions.fromString(text));
     }
   }
 }

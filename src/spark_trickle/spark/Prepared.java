@@ -99,7 +99,23 @@ public class Prepared {
         plans.put(key, plan);
       }
     }
-    return plan.rdd == null ? null : plan.run(relations, limit, memory(session.sparkContext()));
+    if (plan.rdd == null) return null;
+    LocalRelation found = null;
+    boolean well = false;
+    try {
+      found = plan.run(relations, limit, memory(session.sparkContext()));
+      well = true;
+    } finally {
+      // An expression may hold what it had begun when it failed (the writer of to_json does).
+      if (!well) forget(key);
+    }
+    return found;
+  }
+
+  private void forget(List key) {
+    synchronized (plans) {
+      plans.remove(key);
+    }
   }
 
   /** Forget the plans of a session that is used no more. */
@@ -188,6 +204,7 @@ public class Prepared {
   }
 
   private static boolean suits(SparkPlan plan) {
+    if (!plan.getClass().getName().startsWith("org.apache.spark.sql.execution.")) return false;
     if (!OPERATORS.contains(plan.getClass().getSimpleName())) return false;
     for (scala.collection.Iterator each = plan.expressions().iterator(); each.hasNext(); ) {
       Expression expression = (Expression) each.next();

@@ -131,8 +131,14 @@ def condition_within(by: Local, there: DataFrame) -> str | None:
 
 def quicken_local_files(context: Any) -> bool:
     """Create local files without a process for each (LocalFiles.java); False where Hadoop's own way is left."""
-    files_ = java(context, "spark_trickle.spark", "LocalFiles.java", "trickle.runtime.LocalFiles")
-    return bool(files_.install(context._jsc.hadoopConfiguration()))
+    from py4j.protocol import Py4JError
+
+    try:
+        made = java(context, "spark_trickle.spark", "LocalFiles.java", "trickle.runtime.LocalFiles")
+        return bool(made.install(context._jsc.hadoopConfiguration()))
+    except Py4JError as error:  # another Hadoop: slower, not wrong
+        _log.info("local files are made as Hadoop does: %s", error)
+        return False
 
 
 def _prepared(context: Any) -> Any:
