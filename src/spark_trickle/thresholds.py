@@ -14,6 +14,9 @@ LOCAL = 30_000
 # Changes and lists of keys of at most this many rows are broadcast, written as one file, and planned without adaptive
 # execution. Not measured.
 SMALL = 100_000
+# Joins, aggregates and windows up to which a statement over rows on the driver that Spark must run is one task. Each
+# takes pages of memory, of 32 MB with a heap of 2 GB: fifty of them at once left no memory for anything else.
+ONE_PIECE = 4
 # Of a table with more rows a delta first finds out which it needs: a join from a change goes in steps, restrictions are
 # pushed down. Smaller ones are read whole on the driver. Made for TPC-H at SF 1, where refreshes took 2 to 8 times as
 # long as their queries (docs/decisions/0011). A Spark job over 50,000 rows takes 120 ms, a lookup of ten of them 9 ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -22,11 +23,12 @@ from spark_trickle.spark.order import is_large
 from spark_trickle.spark.runtime import Local, collect_local, run_prepared
 from spark_trickle.spark.statement import Statement
 from spark_trickle.sql.algebra import WEIGHT, State
-from spark_trickle.thresholds import LOCAL, SMALL
+from spark_trickle.thresholds import LOCAL, ONE_PIECE, SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_HEAVY = re.compile(r"\b(?:JOIN|GROUP BY|OVER|DISTINCT)\b")  # what takes pages of memory in a task
 SPARK_CATALOG = "spark_catalog."  # where Delta Lake's tables are read from
 
 
@@ -252,7 +254,7 @@ class Feeds:
     def frame(self, statement: Statement) -> DataFrame:
         """The same statement for Spark, which plans those over few rows without exchanging any."""
         views = self._only_local(statement.sql)
-        if views is not None:
+        if views is not None and len(_HEAVY.findall(statement.sql)) <= ONE_PIECE:
             self.attempt.tune(local=True)
             return self.query(statement.in_one_piece(views))
         self.attempt.tune()
