@@ -85,6 +85,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # command line and the processes that tests start run compiled code.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.buffer.pageSize": "1m",  # not 32 MB for every sort of three rows
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }

@@ -132,6 +132,9 @@ def context_conf(settings: Settings, *, delta: bool = False) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",  # concurrent refreshes share the cores
         # Spark keeps the compiled code of 100 stages: a dozen stream tables have more, and compiling costs 50 ms each.
         "spark.sql.codegen.cache.maxEntries": "5000",
+        # By itself Spark takes pages of 32 to 64 MB here, for each sort, join and aggregate of a task, whatever rows it
+        # has: a statement with dozens of them would fill the heap.
+        "spark.buffer.pageSize": "2m",
     }
     if settings.master.startswith("local"):
         # Otherwise Spark asks the network who it is, warns, and fails where the host's name does not resolve.
