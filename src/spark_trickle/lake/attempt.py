@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import re
 import threading
 import uuid
@@ -41,7 +40,6 @@ from spark_trickle.spark.settings import ENGINE, FIXED, PINNED, Pins, is_fixed, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_log = logging.getLogger(__name__)
 # How statements over local relations alone are run: compiling code and broadcasting take longer than a few rows do.
 _LOCAL = {
     "spark.sql.codegen.wholeStage": "false",
@@ -308,10 +306,7 @@ class Attempts:
         with self._lock:
             free, self._free = self._free, []
         for slot in free:
-            try:
-                forget_prepared(slot.session)
-            except Exception as error:  # Spark may be gone already
-                _log.debug("a session was not let go of: %s", error)
+            forget_prepared(slot.session)
 
     def freeze_sources(self, catalog: str) -> dict[TableName, Pointer]:
         """Let a copy of the lake show its sources at the versions they have now; returns their views."""

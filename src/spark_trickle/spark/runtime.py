@@ -120,7 +120,10 @@ def run_prepared(
 
 def forget_prepared(session: SparkSession) -> None:
     """The plans of a session that is used no more."""
-    _prepared(session.sparkContext).forget(session._jsparkSession)
+    try:
+        _prepared(session.sparkContext).forget(session._jsparkSession)
+    except Exception as error:  # Spark may be gone already, and that is what should be told
+        _log.debug("the plans of a session stay: %s", error)
 
 
 def condition_within(by: Local, there: DataFrame) -> str | None:
