@@ -60,8 +60,8 @@ java:
 jars: $(VENV)/.jars
 
 $(VENV)/.jars: $(STAMP) | java
-	@echo "Fetching the jars that Spark needs (70 MB; once)"
-	@$(BIN)/python scripts/fetch_jars.py
+	@echo "Fetching the jars that Spark needs (70 MB), archiving its classes (170 MB; once)"
+	@$(BIN)/python scripts/prepare_spark.py
 	@touch $@
 
 # The stamp is newer than pyproject.toml exactly when the environment is up to date.

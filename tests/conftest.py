@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_trickle import Trickle, connect
-from spark_trickle.spark.session import ICEBERG, POSTGRES, SQLITE
+from spark_trickle.spark.archive import java_options
+from spark_trickle.spark.session import ICEBERG, POSTGRES, SQLITE, java_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 ALL = os.environ.get("TRICKLE_TEST_ALL") == "1"  # `make test-all`: the slow crosses, too
+MASTER = os.environ.get("TEST_MASTER", "local[2]")  # `make cluster`: tasks run in other processes
 # Files that take longest, the longest first: two processes then end at about the same time.
 LONG = (
     "tpch/test_tpch.py",
@@ -70,7 +72,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.jars.packages": PACKAGES,
         "spark.driver.memory": "2g",
         # Planning is most of the work here: the whole JIT pays within minutes, and garbage is short-lived.
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",
+        "spark.driver.extraJavaOptions": " ".join(("-XX:+UseSerialGC -Xmn1g", *java_options(java_version()[1]))),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "jdbc",
@@ -89,7 +91,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
     }
-    builder = SparkSession.builder.master("local[2]").appName("spark-trickle tests")
+    builder = SparkSession.builder.master(MASTER).appName("spark-trickle tests")
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

@@ -72,6 +72,11 @@ class Settings(BaseSettings):
         pattern=r"^[1-9]\d*[kmgtKMGT]$",
         description="Memory of the driver. Takes effect when Spark starts.",
     )
+    class_archive: bool = Field(
+        True,
+        description="Keep Spark's classes in a form that loads fast, in `~/.cache/spark-trickle` (170 MB): Spark then "
+        "starts in about half the time. Written when the first process ends. Takes effect when Spark starts.",
+    )
     shuffle_partitions: int = Field(4, ge=1, description="`spark.sql.shuffle.partitions`: raise it on a cluster.")
     time_zone: str = Field(
         "UTC", description="Session time zone. A stream table keeps the one it was created with (settings.md)."

@@ -48,8 +48,8 @@ def checks(lake: str | None, *, quick: bool) -> Iterator[Check]:
         Level.OK,
         f"lake {settings.location if not settings.is_postgres else settings.shown_catalog}",
     )
-    jars = list(_jars(settings))
-    yield from jars
+    yield from _jars(settings)
+    yield _archive(settings)
     catalog = _catalog(settings)
     yield catalog
     yield _warehouse(settings)
@@ -73,6 +73,25 @@ def _java() -> Check:
     except TrickleError as e:
         return Check("java", Level.FAIL, e.message, e.hint)
     return Check("java", Level.OK, f"{major} ({path})")
+
+
+def _archive(settings: Settings) -> Check:
+    from spark_trickle.spark.archive import java_options
+    from spark_trickle.spark.session import java_version
+
+    name = "class archive"
+    if not settings.class_archive:
+        return Check(name, Level.OK, "not wanted (class_archive)")
+    try:
+        options = java_options(java_version()[1])
+    except TrickleError:  # told above
+        options = []
+    if not options:
+        return Check(name, Level.OK, "none can be kept here: Spark takes twice as long to start")
+    path = options[0].partition("=")[2]
+    if "SharedArchiveFile" in options[0]:
+        return Check(name, Level.OK, path)
+    return Check(name, Level.OK, f"written to {Path(path).parent} when the first process ends; later ones start faster")
 
 
 def _packages() -> Iterator[Check]:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import LAKE
+from spark_trickle.spark import archive
 from spark_trickle.spark.runtime import quicken_local_files
 
 if TYPE_CHECKING:
@@ -371,12 +372,15 @@ def log_tail(lines: int = 20) -> str:
 
 
 def _start(settings: Settings, *, delta: bool = False) -> Any:
-    java_version()
+    _, java = java_version()
     _quiet()
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
     conf = context_conf(settings, delta=delta)
+    if settings.class_archive:
+        options = "spark.driver.extraJavaOptions"
+        conf[options] = " ".join((*archive.java_options(java), conf.get(options, ""))).strip()
     missing = [p for p in packages(settings, delta=delta) if jar_path(p, settings) is None]
     if "spark.jars.packages" in conf and missing:
         what = "Delta Lake" if missing == [DELTA, DELTA_STORAGE] else "Iceberg and JDBC"
