@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_trickle.delta.aggregates import decimal
+from spark_trickle.delta.distinct_calls import split_distinct
 from spark_trickle.delta.plans.plan import Comparison, Plan
 from spark_trickle.delta.root import plan_root
 from spark_trickle.delta.states import Openness, StateTree, cut_states, openness
@@ -232,7 +233,10 @@ def compile_definition(
             optional=state_tables,
             plain_decimals=plain_decimals,
         )
-        how = planner.plan(whole, columns)
+        kept = split_distinct(whole, types) if state_tables else whole
+        if kept is not whole:
+            kept, planner.types = analyzer.annotate(kept, PlainLeaves())
+        how = planner.plan(kept, columns)
     except NotIncremental as refusal:
         reason = refusal.why
     except (ValueError, IndexError, KeyError, AttributeError, AssertionError) as error:
