@@ -11,11 +11,13 @@ import org.apache.iceberg.DeleteFile;
 import org.apache.iceberg.FileFormat;
 import org.apache.iceberg.HasTableOperations;
 import org.apache.iceberg.MetricsConfig;
+import org.apache.iceberg.OverwriteFiles;
 import org.apache.iceberg.PartitionData;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.deletes.BaseDVFileWriter;
+import org.apache.iceberg.expressions.Expressions;
 import org.apache.iceberg.formats.FormatModelRegistry;
 import org.apache.iceberg.io.DataWriter;
 import org.apache.iceberg.io.DeleteWriteResult;
@@ -66,20 +68,36 @@ public class DriverCommits {
       if (base != null) commit.validateFromSnapshot(base.snapshotId());
       commit.commit();
     } catch (Throwable error) {
-      // The table is the attempt's own: if nobody knows whether the commit was made, nobody will publish it either.
-      for (Iterator paths = written.iterator(); paths.hasNext(); ) forget(table, (String) paths.next(), error);
-      if (error instanceof Exception) throw (Exception) error;
-      throw (Error) error;
+      throw forgotten(table, written, error);
     }
     return told(table);
   }
 
-  private static void forget(Table table, String path, Throwable because) {
+  /** Put rows, written through `through`, in the place of all rows, in one commit. Gives what `change` gives. */
+  public String replace(Table table, Table through, LocalRelation rows) throws Exception {
+    OverwriteFiles commit = table.newOverwrite().overwriteByRowFilter(Expressions.alwaysTrue());
+    List written = new ArrayList();
     try {
-      table.io().deleteFile(path);
-    } catch (RuntimeException failed) {
-      because.addSuppressed(failed);
+      if (!rows.data().isEmpty()) commit.addFile(write(rows, through, written));
+      commit.commit();
+    } catch (Throwable error) {
+      throw forgotten(table, written, error);
     }
+    return told(table);
+  }
+
+  /** The error, after the files of what failed are gone: if nobody knows whether the commit was made, nobody will
+   * publish it either, because the table is the attempt's own. */
+  private static Exception forgotten(Table table, List written, Throwable error) {
+    for (Iterator paths = written.iterator(); paths.hasNext(); ) {
+      try {
+        table.io().deleteFile((String) paths.next());
+      } catch (RuntimeException failed) {
+        error.addSuppressed(failed);
+      }
+    }
+    if (error instanceof Error) throw (Error) error;
+    return (Exception) error;
   }
 
   /** What `change` gives, of the current snapshot. */

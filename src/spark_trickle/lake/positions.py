@@ -67,9 +67,8 @@ def append_and_delete(
     if table.operations().current().formatVersion() < 3:
         raise TrickleError("INTERNAL", f"{table.name()} is not a v3 table: it has no deletion vectors.")
     java, target = _commits(session), through or table
-    plain = table.specs().size() == 1 and table.spec().isUnpartitioned()
     local = rows if isinstance(rows, Local) else None
-    if plain and deletes_of is None and (rows is None or (local and java.fits(local.relation, target))):
+    if _plain(table) and deletes_of is None and (rows is None or (local and java.fits(local.relation, target))):
         return _on_the_driver(session, table, target, local, positions)
     frame = rows.frame if isinstance(rows, Local) else rows
     base = table.currentSnapshot()
@@ -110,24 +109,35 @@ def _on_the_driver(
     return Committed.of(_commits(session).change(table, through, relation, listed, earlier))
 
 
+def _plain(table: Java) -> bool:
+    """Whether its rows have one place to be written to."""
+    return bool(table.specs().size() == 1 and table.spec().isUnpartitioned())
+
+
 def _commits(session: SparkSession) -> Java:
     return runtime.java(session.sparkContext, "spark_trickle.lake", "DriverCommits.java", "trickle.lake.DriverCommits")
 
 
-def replace_all(session: SparkSession, table: Java, frame: DataFrame, *, through: Java | None = None) -> Committed:
-    """Put the rows of `frame` in the place of all rows, in one commit."""
+def replace_all(
+    session: SparkSession, table: Java, rows: DataFrame | Local, *, through: Java | None = None
+) -> Committed:
+    """Put these rows in the place of all rows, in one commit."""
+    java, target = _commits(session), through or table
+    if isinstance(rows, Local) and _plain(table) and java.fits(rows.relation, target):
+        return Committed.of(java.replace(table, target, rows.relation))
+    frame = rows.frame if isinstance(rows, Local) else rows
     everything = handles(session).jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
     commit = table.newOverwrite().overwriteByRowFilter(everything)
     written: list[str] = []
     try:
-        for file in write_files(session, through or table, frame):
+        for file in write_files(session, target, frame):
             written.append(file.location())
             commit.addFile(file)
         commit.commit()
     except Exception:
         _forget(table, written)
         raise
-    return Committed.of(_commits(session).told(table))
+    return Committed.of(java.told(table))
 
 
 def _forget(table: Java, written: Sequence[str]) -> None:

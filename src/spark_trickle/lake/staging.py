@@ -21,7 +21,8 @@ from spark_trickle.lake.jvm import Java, handles
 from spark_trickle.lake.positions import Committed, append_and_delete, replace_all
 from spark_trickle.model import Column, Pointer, TableName, TableOptions
 from spark_trickle.spark.names import quote
-from spark_trickle.spark.runtime import Local
+from spark_trickle.spark.runtime import Local, collect_local
+from spark_trickle.thresholds import LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -109,15 +110,19 @@ class Staging:
         schema = handles(session).jvm.org.apache.iceberg.SchemaParser.fromJson(self.schema)
         return look_up(session, table, schema, self.head, columns, keys, by, places)
 
-    def overwrite(self, rows: DataFrame) -> Mapping[str, int]:
-        """The whole content at once, laid out as the table's partitions and order ask for."""
+    def overwrite(self, rows: DataFrame, *, few: bool = False) -> Mapping[str, int]:
+        """The whole content at once, laid out as the table's partitions and order ask for.
+
+        `few` rows are written by the driver, if they are few: two jobs less.
+        """
         session = self.attempt.session
         table = self.attempt.load(self.name)
         frame = owned.laid_out(self.attempt, self.name, rows)
+        found = (collect_local(frame, LOCAL) if few else None) or frame
         through = owned.stand_in(session, table, self.schema)
         if self.base is None:
-            return self._record(append_and_delete(session, table, frame, {}, through=through))
-        return self._record(replace_all(session, table, frame, through=through))
+            return self._record(append_and_delete(session, table, found, {}, through=through))
+        return self._record(replace_all(session, table, found, through=through))
 
     def change(
         self,

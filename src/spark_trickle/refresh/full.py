@@ -15,6 +15,7 @@ from spark_trickle.refresh.as_written import definition_view
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.compile import compile_sql
 from spark_trickle.spark.names import quote
+from spark_trickle.spark.order import is_large
 from spark_trickle.sql.algebra import State
 from spark_trickle.sql.identity import row_hash
 from spark_trickle.sql.lineage import origin
@@ -85,4 +86,11 @@ def write_full(attempt: Attempt, compiled: Compiled, staging: Staging, instant: 
     """Replace the whole content by the definition's at the cut and its instant; returns the rows written."""
     attempt.use(compiled.namespace)
     select = full_select(attempt, compiled, instant)
-    return staging.overwrite(attempt.session.sql(select)).get("added-records", 0)
+    frame = attempt.session.sql(select)
+    return staging.overwrite(frame, few=_from_little(attempt, compiled)).get("added-records", 0)
+
+
+def _from_little(attempt: Attempt, compiled: Compiled) -> bool:
+    """Whether the definition reads few rows, as far as metadata tells."""
+    totals = [attempt.lake.facts(attempt.pointers[name].location).total_records for name in compiled.inputs]
+    return not any(is_large(total) for total in totals)
