@@ -28,6 +28,11 @@ FILTERED_SHARE = 0.5
 # two rows in a small table, where the driver took 0.27 s and SQL 0.71 s (docs/decisions/0002). The limit: not measured.
 MANY_POSITIONS = 200_000
 
+# Share of the stored groups from which on affected groups are recomputed with all others: a semi join with the keys of
+# most groups leaves out few rows and costs more than reading them (60M rows: 6.6 s beside 3.3 s). The limit: not
+# measured.
+MOST_GROUPS = 0.5
+
 # Keys up to which a scan gets them as an IN list, besides their range. Iceberg asks statistics about at most 200,
 # dictionaries and bloom filters about longer ones. Not measured.
 LISTED_KEYS = 1_000

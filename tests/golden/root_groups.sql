@@ -66,7 +66,7 @@ project_10 AS (
 )
 SELECT DISTINCT `k_k__key` FROM project_10;
 
--- merged
+-- merged (where most groups are affected, all are computed)
 CREATE OR REPLACE TEMPORARY VIEW `merged` AS
 WITH named_1 AS (
   SELECT `k_k__key` FROM `affected`

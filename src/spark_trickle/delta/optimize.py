@@ -56,6 +56,10 @@ _FOLLOW: tuple[Pass, ...] = (restrict_partners, push_restrictions)
 PASSES: tuple[Pass, ...] = (drop_unchanged, unify_states, *_FOLLOW, *_FOLLOW)
 
 
+# Without what restricts states to the keys of a change.
+UNRESTRICTED = tuple(p for p in PASSES if p not in _FOLLOW)
+
+
 def optimize(tree: Operator, facts: Facts, passes: tuple[Pass, ...] = PASSES) -> Operator:
     for apply in passes:
         tree = apply(tree, facts)

@@ -91,6 +91,7 @@ class Compute:
     condition: str = ""  # the same in words
     otherwise: str = ""  # else the name stands for this step
     rows: Total | str | None = None  # as many as this, or as that step has: else storage is damaged
+    whole: Operator | None = None  # the same tree without restricting its inputs to the rows of that step
     totals: tuple[str, ...] = ()  # the columns whose sums are asked for
 
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from spark_trickle.delta.optimize import PASSES, Pass, optimize
+from spark_trickle.delta.optimize import PASSES, UNRESTRICTED, Pass, optimize
 from spark_trickle.delta.steps import Compute, Repeat, Stage, Step, Total, Write, plain_call
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.changelog import Delta
@@ -33,7 +33,7 @@ from spark_trickle.sql.algebra import (
     keep,
 )
 from spark_trickle.sql.scalar import call, column, number
-from spark_trickle.thresholds import LOCAL, MANY_POSITIONS, SMALL
+from spark_trickle.thresholds import LOCAL, MANY_POSITIONS, MOST_GROUPS, SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -115,15 +115,26 @@ class Runner:
         expected = self._total(step.rows) if isinstance(step.rows, Total) else None
         if isinstance(step.rows, str):
             expected = self._done[step.rows].rows
-        made = self._materialized(step.tree, step.name, step.totals)
+        tree, passes = step.tree, self.passes
+        if step.whole is not None and self._most(expected):
+            tree, passes = step.whole, tuple(p for p in passes if p in UNRESTRICTED)
+        made = self._materialized(tree, step.name, step.totals, passes)
         if expected is not None and made.rows != expected:
             what = "lacks rows that should change" if made.rows < expected else "holds rows more than once"
             raise TrickleError("INTEGRITY", f"{self.staging.name} {what}: {made.rows} were found for {expected}")
         self._done[step.name] = made
         return bool(made.rows) or not step.ends
 
-    def _materialized(self, tree: Operator, name: str, totals: Sequence[str] = ()) -> Materialized:
-        slim = optimize(self._bound(tree), self.feeds.facts, self.passes)
+    def _most(self, affected: int | None) -> bool:
+        """Whether restricting a large input to the affected groups leaves out little of it, and costs a join."""
+        facts, stored = self.feeds.facts, self.staging.rows
+        large = any(t not in facts.little for t in self.feeds.inputs)
+        return large and affected is not None and stored is not None and affected > MOST_GROUPS * stored
+
+    def _materialized(
+        self, tree: Operator, name: str, totals: Sequence[str] = (), passes: tuple[Pass, ...] | None = None
+    ) -> Materialized:
+        slim = optimize(self._bound(tree), self.feeds.facts, self.passes if passes is None else passes)
         if isinstance(slim, Empty):
             return _NOTHING
         return self.feeds.compute(self._statement(slim), name.replace(" ", "_"), totals)

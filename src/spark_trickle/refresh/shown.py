@@ -85,7 +85,7 @@ def _levels(step: Repeat) -> Iterator[tuple[str, str, Operator]]:
 
 def _condition(step: Compute) -> str:
     if step.when is None:
-        return ""
+        return "" if step.whole is None else " (where most groups are affected, all are computed)"
     return f", if {step.condition}" + (f"; else {step.otherwise}" if step.otherwise else "")
 
 

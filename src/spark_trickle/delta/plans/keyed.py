@@ -176,11 +176,11 @@ class Keyed:
     def _by_groups(self, columns: Sequence[Column]) -> tuple[Step, ...]:
         """Recompute the affected groups from the new state."""
         affected = affected_keys(self.aggregate) if self.keys else any_row(differentiate(self.aggregate.child))
-        return (
-            Compute(AFFECTED, affected, ends=True),
-            self._merge(self._recomputed(AFFECTED, columns), columns, AFFECTED),
-            self._write(columns),
-        )
+        merge = self._merge(self._recomputed(AFFECTED, columns), columns, AFFECTED)
+        if self.keys:
+            whole = self._recomputed(AFFECTED, columns, whole=True)
+            merge = replace(merge, whole=self._marked(whole, columns))
+        return (Compute(AFFECTED, affected, ends=True), merge, self._write(columns))
 
     def change(self) -> Operator:
         """What the delta adds to the states of each group.
@@ -275,14 +275,17 @@ class Keyed:
             ),
         )
 
-    def _recomputed(self, affected: str, columns: Sequence[Column]) -> Operator:
-        """Per affected key: its recomputed row, if it still has one, and its stored row, if it had one."""
-        whole = (*columns, *self.hidden)
+    def _recomputed(self, affected: str, columns: Sequence[Column], *, whole: bool = False) -> Operator:
+        """Per affected key: its recomputed row, if it still has one, and its stored row, if it had one.
+
+        `whole`: all groups are computed, and those that are not affected left aside.
+        """
+        listed = (*columns, *self.hidden)
         keys = Named(view=affected, names=tuple(k.affected for k in self.keys))
         aggregate = self._counted(at(self.aggregate.child, State.NEW))
         fresh = Project(
-            child=self._shaped(limited(aggregate, aggregate.child, keys)),
-            items=(*prefixed(NEW, whole), Item(_FRESH, boolean(True))),
+            child=self._shaped(aggregate if whole else limited(aggregate, aggregate.child, keys)),
+            items=(*prefixed(NEW, listed), Item(_FRESH, boolean(True))),
         )
         on = tuple(same(column(k.affected), column(NEW + k.stored)) for k in self.keys)
         now = OuterJoin(left=keys, right=fresh, conditions=on, side=Side.LEFT, single=True)
@@ -293,7 +296,7 @@ class Keyed:
                 *keep(FILE, POSITION),
                 Item(_LIVES, call("coalesce", column(_FRESH), boolean(False))),
                 Item(LOST, boolean(False)),
-                *keep(*(side + c.name for side in (NEW, OLD) for c in whole)),
+                *keep(*(side + c.name for side in (NEW, OLD) for c in listed)),
             ),
         )
 
