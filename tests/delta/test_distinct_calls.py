@@ -66,6 +66,13 @@ def test_filters_stay_with_the_rows() -> None:
     assert outer.calls[1].filter is None
 
 
+def test_wide_decimals_where_a_sum_that_is_too_large_is_an_error() -> None:
+    tree, types = aggregate(distinct(), plain("sum")), {"a": "decimal(38,4)", "a__arg": "decimal(32,4)"}
+    shown, _, _ = split(tree, **types)
+    assert str(shown.items[-1].scalar) == "CAST(`a__w` AS DECIMAL(38, 4))"
+    assert split_distinct(tree, TYPES | types, plain_decimals=False) is tree, "NULL is no part of a sum"
+
+
 @pytest.mark.parametrize(
     ("calls", "types"),
     [
@@ -74,7 +81,7 @@ def test_filters_stay_with_the_rows() -> None:
         ((distinct(), plain("avg")), {}),
         ((distinct(), plain("sum")), {"a": "double", "a__arg": "double"}),  # its last bits depend on the order
         ((distinct(), plain("sum")), {"a__arg": "bigint"}),  # a part of it may be too large
-        ((distinct(), plain("sum")), {"a": "decimal(38,2)", "a__arg": "decimal(38,2)"}),
+        ((distinct(), plain("sum")), {"a": "decimal(38,9)", "a__arg": "decimal(28,9)"}),  # no state keeps its sum
         ((distinct(), plain("max")), {"a": "float"}),  # of 0.0 and -0.0 the first one
         ((distinct(), plain("collect_list")), {"a": "array<int>"}),
         ((distinct(),), {"d__arg": "map<int,int>"}),

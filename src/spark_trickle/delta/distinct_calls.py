@@ -20,8 +20,7 @@ from spark_trickle.sql.algebra import Aggregate, Call, Item, Operator, Project, 
 from spark_trickle.sql.scalar import Scalar, call, cast, column, number
 
 _SMALL_INTEGERS = ("tinyint", "smallint", "int")
-# A sum of decimals has ten digits more, a sum of such sums twenty. Past 38 digits Spark gives up digits of the scale.
-_WIDEST, _LARGEST_SCALE = 18, 6
+_LARGEST_SCALE = 6  # of decimals whose sums are kept by a state (delta/aggregates)
 # What is no key of a state table.
 _NO_KEYS = ("map<", "collate", "variant", "void", "interval")
 
@@ -35,16 +34,16 @@ class _Steps:
     final: Scalar  # over the outer call
 
 
-def split_distinct(tree: Operator, types: Mapping[str, str]) -> Operator:
-    """`types` as `Analyzer.annotate` gives them."""
-    return tree.transform(lambda op: _split(op, types) if isinstance(op, Aggregate) else op)
+def split_distinct(tree: Operator, types: Mapping[str, str], *, plain_decimals: bool = True) -> Operator:
+    """`types` as `Analyzer.annotate` gives them. `plain_decimals`: a sum of decimals that is too large is an error."""
+    return tree.transform(lambda op: _split(op, types, plain_decimals) if isinstance(op, Aggregate) else op)
 
 
-def _split(op: Aggregate, types: Mapping[str, str]) -> Operator:
+def _split(op: Aggregate, types: Mapping[str, str], plain_decimals: bool) -> Operator:
     distinct = [c for c in op.calls if c.distinct]
     values = {c.args for c in distinct}
     fit = all(c.function == "count" and len(c.args) == 1 and c.plain and c.filter is None for c in distinct)
-    steps = {c.name: _in_steps(c, types) for c in op.calls if not c.distinct}
+    steps = {c.name: _in_steps(c, types, plain_decimals) for c in op.calls if not c.distinct}
     if len(values) != 1 or not fit or any(s is None for s in steps.values()):
         return op
     type_ = types.get(f"{distinct[0].name}__arg")
@@ -69,7 +68,7 @@ def _split(op: Aggregate, types: Mapping[str, str]) -> Operator:
     return Project(child=outer, items=(*keep(*(k.name for k in op.keys)), *finals))
 
 
-def _in_steps(one: Call, types: Mapping[str, str]) -> _Steps | None:
+def _in_steps(one: Call, types: Mapping[str, str], plain_decimals: bool) -> _Steps | None:
     """None: in two steps it might give something else."""
     if not one.plain or len(one.args) > 1:
         return None
@@ -84,7 +83,7 @@ def _in_steps(one: Call, types: Mapping[str, str]) -> _Steps | None:
         case Form.COUNT | Form.COUNT_IF:
             # Without keys there is a row over no rows: then the count is zero, and the sum of counts is NULL.
             return _Steps(inner, again("sum"), call("coalesce", column(whole), number(0)))
-        case Form.SUM if arg in _SMALL_INTEGERS or _fits(arg):
+        case Form.SUM if arg in _SMALL_INTEGERS or (plain_decimals and _fits(arg)):
             return _Steps(inner, again("sum"), cast(column(whole), result))
         case Form.EXTREMUM if not any(t in result for t in ("double", "float", "collate", "<", "variant", "interval")):
             return _Steps(inner, again(one.function), column(whole))
@@ -94,5 +93,7 @@ def _in_steps(one: Call, types: Mapping[str, str]) -> _Steps | None:
 
 
 def _fits(type_: str) -> bool:
+    """Whether the sum of the sums is exact. A part of it is too large where it is too large for Spark, too, which
+    sums by group and distinct value before it sums by group."""
     digits = decimal(type_)
-    return digits is not None and digits[0] <= _WIDEST and digits[1] <= _LARGEST_SCALE
+    return digits is not None and digits[1] <= _LARGEST_SCALE

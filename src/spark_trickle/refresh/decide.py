@@ -96,7 +96,7 @@ def decide_by_cost(changes: Sequence[Change], past: Past, max_ratio: float) -> D
     if worst.total == 0:
         return Decision(Action.FULL, Reason("CHANGE_RATIO", f"{worst.name} was empty"))
     ratio = worst.rows / worst.total
-    text = f"{worst.rows} of {worst.total} rows of {worst.name} changed ({100 * ratio:.2g} %)"
+    text = f"{worst.rows} of {worst.total} rows of {worst.name} changed ({_percent(ratio)})"
     if ratio > max_ratio:
         return Decision(Action.FULL, Reason("CHANGE_RATIO", f"{text}, more than {100 * max_ratio:g} %"))
     rows = sum(c.rows for c in changes)
@@ -113,3 +113,11 @@ def decide_by_cost(changes: Sequence[Change], past: Past, max_ratio: float) -> D
                 return Decision(Action.DIFFERENTIAL, Reason("COST", tried))
             return Decision(Action.FULL, Reason("COST", f"{costs}; {text}"))
     return Decision(Action.DIFFERENTIAL, Reason("CHANGE_RATIO", f"{text}, at most {100 * max_ratio:g} %"))
+
+
+def _percent(ratio: float) -> str:
+    """
+    >>> _percent(0.00123), _percent(0.1234), _percent(1), _percent(2.5)
+    ('0.12 %', '12 %', '100 %', '250 %')
+    """
+    return f"{100 * ratio:.0f} %" if ratio >= 0.1 else f"{100 * ratio:.2g} %"

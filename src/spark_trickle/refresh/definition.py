@@ -233,7 +233,7 @@ def compile_definition(
             optional=state_tables,
             plain_decimals=plain_decimals,
         )
-        kept = split_distinct(whole, types) if state_tables else whole
+        kept = split_distinct(whole, types, plain_decimals=plain_decimals) if state_tables else whole
         if kept is not whole:
             kept, planner.types = analyzer.annotate(kept, PlainLeaves())
         how = planner.plan(kept, columns)

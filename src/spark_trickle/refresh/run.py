@@ -267,6 +267,7 @@ class Refresher:
                 run.attempt.register_missing(run.cut.pointers, [state.name])
                 self._maintain(run, work, request.mode, altered, TableOptions())
                 work.table = replace(work.table, columns=state.compiled.columns)
+                work.stages.end()  # AUTO compares its seconds with those of other refreshes of this state
                 done[state.name] = work
         owner.states = tuple(done.values())
         owner.retired = tuple(t for t in have.values() if t.name not in done)

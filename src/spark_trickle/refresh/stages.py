@@ -13,6 +13,11 @@ class Stages:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.started = time.perf_counter()
+        self.ended: float | None = None
+
+    def end(self) -> None:
+        """What happens from now on is not of this refresh: others of the same publish go on."""
+        self.ended = time.perf_counter()
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -24,7 +29,7 @@ class Stages:
 
     @property
     def total(self) -> float:
-        return time.perf_counter() - self.started
+        return (self.ended or time.perf_counter()) - self.started
 
     def rounded(self) -> dict[str, float]:
         return {name: round(seconds, 4) for name, seconds in self.seconds.items()}
