@@ -13,6 +13,7 @@ import pytest
 from spark_trickle import Trickle, connect
 from spark_trickle.spark.archive import java_options
 from spark_trickle.spark.session import ICEBERG, POSTGRES, SQLITE, java_version
+from tests.jvm import PLANNING_JAVA, QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ collect_ignore = ["engine/shop_functions.py"]  # a module of functions for the l
 PACKAGES = ",".join((ICEBERG, SQLITE, POSTGRES))
 # These tests compare every result themselves; tests/engine/test_definition_check.py and the fuzzer have the check on.
 QUICK: dict[str, Any] = {"shuffle_partitions": 2, "check_definition": "off"}
+os.environ["SPARK_SUBMIT_OPTS"] = QUICK_JAVA  # of the processes that tests start
 
 
 class _Fails(logging.Handler):
@@ -71,8 +73,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {
         "spark.jars.packages": PACKAGES,
         "spark.driver.memory": "2g",
-        # Planning is most of the work here: the whole JIT pays within minutes, and garbage is short-lived.
-        "spark.driver.extraJavaOptions": " ".join(("-XX:+UseSerialGC -Xmn1g", *java_options(java_version()[1]))),
+        "spark.driver.extraJavaOptions": " ".join((PLANNING_JAVA, *java_options(java_version()[1]))),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.lake.type": "jdbc",

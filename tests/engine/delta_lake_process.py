@@ -22,9 +22,10 @@ from spark_trickle.lake.delta_lake.feed import read_changes
 from spark_trickle.lake.delta_lake.kind import DeltaLake
 from spark_trickle.lake.delta_lake.log import Logs, Version
 from spark_trickle.spark.session import has_delta
+from tests.jvm import QUICK_JAVA
 
 CONF = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",

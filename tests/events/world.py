@@ -27,6 +27,7 @@ from tests.events import writers
 from tests.events.event import Do, Event, Expect, Step
 from tests.events.library import EVENTS
 from tests.events.tables import COLUMNS, DEFINITIONS, DIRECT, NAMESPACE, OTHER, SOURCE, Kind, rows
+from tests.jvm import PLANNING_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,7 +39,7 @@ LAKE: dict[str, Any] = {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",  # planning makes much short-lived garbage
+        "spark.driver.extraJavaOptions": PLANNING_JAVA,
     },
 }
 USED = {"id", "k", "v", "w", "txt", "label", "ts", "s"}

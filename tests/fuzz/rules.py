@@ -40,6 +40,7 @@ from tests.fuzz.constructs import Schedule
 from tests.fuzz.exact import How, compare, listed, local
 from tests.fuzz.grammar import Generated, Generator
 from tests.fuzz.schema import NAMESPACE, Table, random_tables
+from tests.jvm import PLANNING_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",
+    "spark.driver.extraJavaOptions": PLANNING_JAVA,
     "spark.log.level": "OFF",
 }
 

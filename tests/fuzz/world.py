@@ -27,6 +27,7 @@ from spark_trickle.thresholds import DRIVER_FILES
 from tests.fuzz.exact import Difference, compare
 from tests.fuzz.plan import Case, Round
 from tests.fuzz.schema import NAMESPACE
+from tests.jvm import PLANNING_JAVA
 
 # Every query is new and its tables are tiny: compiling code and adapting plans take longer than running them.
 LAKE: dict[str, Any] = {
@@ -36,7 +37,7 @@ LAKE: dict[str, Any] = {
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.constraintPropagation.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xmn1g",  # planning makes much short-lived garbage
+        "spark.driver.extraJavaOptions": PLANNING_JAVA,
     },
 }
 # Whoever refreshes: a stream table means what it meant where it was created.
