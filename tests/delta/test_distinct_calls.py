@@ -66,6 +66,13 @@ def test_filters_stay_with_the_rows() -> None:
     assert outer.calls[1].filter is None
 
 
+def test_average_by_sum_and_count() -> None:
+    shown, outer, inner = split(aggregate(distinct(), plain("avg")), a="double")
+    assert [str(c) for c in inner.calls] == ["sum(CAST(`y` AS BIGINT)) AS a__sp", "count(`y`) AS a__np"]
+    assert [str(c) for c in outer.calls[1:]] == ["sum(`a__sp`) AS a__sw", "sum(`a__np`) AS a__nw"]
+    assert "`a__nw` > 0" in str(shown.items[-1].scalar)
+
+
 def test_wide_decimals_where_a_sum_that_is_too_large_is_an_error() -> None:
     tree, types = aggregate(distinct(), plain("sum")), {"a": "decimal(38,4)", "a__arg": "decimal(32,4)"}
     shown, _, _ = split(tree, **types)
@@ -78,7 +85,11 @@ def test_wide_decimals_where_a_sum_that_is_too_large_is_an_error() -> None:
     [
         ((plain("sum"),), {}),
         ((distinct(), distinct("a", "y")), {}),  # two kinds of groups
-        ((distinct(), plain("avg")), {}),
+        (
+            (distinct(), plain("avg")),
+            {"a": "double", "a__arg": "bigint"},
+        ),  # beyond 2^53 Spark's is not exact
+        ((distinct(), plain("avg")), {"a": "decimal(30,14)", "a__arg": "decimal(26,10)"}),
         ((distinct(), plain("sum")), {"a": "double", "a__arg": "double"}),  # its last bits depend on the order
         ((distinct(), plain("sum")), {"a__arg": "bigint"}),  # a part of it may be too large
         ((distinct(), plain("sum")), {"a": "decimal(38,9)", "a__arg": "decimal(28,9)"}),  # no state keeps its sum

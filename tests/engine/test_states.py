@@ -48,6 +48,7 @@ OPTIONAL = (
     Definition(
         "st_distinct_values",
         """SELECT k, count(DISTINCT s) AS names, count(*) AS n, count(s) AS there, sum(m) AS t, sum(k) AS ks,
+           avg(k) AS ak, avg(m) AS am, avg(m) FILTER (WHERE id > 2) AS af,
            max(s) AS hi, min(id) AS lo, bool_or(id > 6) AS late, count_if(id > 3) FILTER (WHERE s IS NOT NULL) AS some
            FROM s.facts GROUP BY k""",
         F,

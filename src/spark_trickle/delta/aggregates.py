@@ -187,13 +187,13 @@ def _sum(aggregate: Call, arg: Scalar, arg_type: str, result: str, prefix: str) 
 def _average(aggregate: Call, arg: Scalar, arg_type: str, result: str, prefix: str) -> Algebraic | None:
     """The quotient of sum and count, rounded once, as Spark does."""
     digits = decimal(arg_type)
-    if digits and (digits[1] > _SAFE_SCALE or sum(digits) > _WIDEST_AVERAGE):
+    if digits and not exact_average(arg_type):
         return None
     total = _total(arg, arg_type, f"{prefix}_s", wide=True)
     if total is None:
         return None
     n = _count(f"{prefix}_n", case_when(_not_null(arg), number(1)))
-    value = _quotient(column(total.name), column(n.name), digits)
+    value = quotient(column(total.name), column(n.name), digits)
     final = case_when(greater(column(n.name), number(0)), cast(value, result))
     if arg_type != "bigint":
         return Algebraic(aggregate, (n, total), final)
@@ -203,7 +203,13 @@ def _average(aggregate: Call, arg: Scalar, arg_type: str, result: str, prefix: s
     return Algebraic(aggregate, (n, total, size), final, unsafe=greater(column(size.name), number(2**53)))
 
 
-def _quotient(total: Scalar, count: Scalar, digits: tuple[int, int] | None) -> Scalar:
+def exact_average(type_: str) -> bool:
+    """Whether the average of such decimals follows from their sum and count, to the last digit."""
+    digits = decimal(type_)
+    return digits is not None and digits[1] <= _SAFE_SCALE and sum(digits) <= _WIDEST_AVERAGE
+
+
+def quotient(total: Scalar, count: Scalar, digits: tuple[int, int] | None) -> Scalar:
     """total / count; of decimals with four digits more than they have, halves away from zero.
 
     Spark's division of wide decimals keeps few digits, which a cast would round a second time. So the division is

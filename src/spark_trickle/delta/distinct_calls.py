@@ -5,8 +5,9 @@
 The groups by (k, x) then become a hidden state table (delta/states), whose counts tell when the last row of a value
 goes. Without it a change makes the whole group be read again, and a definition with few groups nearly all rows.
 
-Other calls of the same aggregate are taken in two steps, too: sums of sums, sums of counts, extrema of extrema. It is
-done only where that gives the very value that Spark's one step gives: no floats, no sums that might leave their type.
+Other calls of the same aggregate are taken in two steps, too: sums of sums, sums of counts, averages by both, extrema
+of extrema. It is done only where that gives the very value that Spark's one step gives: no floats, no sums that might
+leave their type.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_trickle.delta.aggregates import decimal
+from spark_trickle.delta.aggregates import decimal, exact_average, quotient
 from spark_trickle.sql.aggregate_facts import Form, facts_of
 from spark_trickle.sql.algebra import Aggregate, Call, Item, Operator, Project, keep
-from spark_trickle.sql.scalar import Scalar, call, cast, column, number
+from spark_trickle.sql.scalar import Scalar, call, case_when, cast, column, greater, number
 
 _SMALL_INTEGERS = ("tinyint", "smallint", "int")
 _LARGEST_SCALE = 6  # of decimals whose sums are kept by a state (delta/aggregates)
@@ -29,9 +30,9 @@ _NO_KEYS = ("map<", "collate", "variant", "void", "interval")
 class _Steps:
     """One call, in two steps."""
 
-    inner: Call
-    outer: Call
-    final: Scalar  # over the outer call
+    inner: tuple[Call, ...]
+    outer: tuple[Call, ...]
+    final: Scalar  # over the outer calls
 
 
 def split_distinct(tree: Operator, types: Mapping[str, str], *, plain_decimals: bool = True) -> Operator:
@@ -55,14 +56,12 @@ def _split(op: Aggregate, types: Mapping[str, str], plain_decimals: bool) -> Ope
     added = () if known else (Item(name, value),)
     counted = column(name)
     found = {name: s for name, s in steps.items() if s is not None}
-    inner = Aggregate(child=op.child, keys=(*op.keys, *added), calls=tuple(s.inner for s in found.values()))
+    counts = tuple(Call(c.name, call("count", counted), "count", (counted,)) for c in distinct)
+    inner = Aggregate(child=op.child, keys=(*op.keys, *added), calls=tuple(c for s in found.values() for c in s.inner))
     outer = Aggregate(
         child=inner,
         keys=tuple(Item(k.name, column(k.name)) for k in op.keys),
-        calls=tuple(
-            found[c.name].outer if c.name in found else Call(c.name, call("count", counted), "count", (counted,))
-            for c in op.calls
-        ),
+        calls=(*counts, *(c for s in found.values() for c in s.outer)),
     )
     finals = (Item(c.name, found[c.name].final if c.name in found else column(c.name)) for c in op.calls)
     return Project(child=outer, items=(*keep(*(k.name for k in op.keys)), *finals))
@@ -74,22 +73,42 @@ def _in_steps(one: Call, types: Mapping[str, str], plain_decimals: bool) -> _Ste
         return None
     result, arg = types.get(one.name, ""), types.get(f"{one.name}__arg", "")
     part, whole = f"{one.name}__p", f"{one.name}__w"
-    inner = Call(part, one.whole, one.function, one.args, filter=one.filter)
 
-    def again(function: str) -> Call:
-        return Call(whole, call(function, column(part)), function, (column(part),))
+    def again(function: str) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+        """The call over the rows of a value, and a function of it over the values."""
+        inner = Call(part, one.whole, one.function, one.args, filter=one.filter)
+        return (inner,), (Call(whole, call(function, column(part)), function, (column(part),)),)
 
     match facts_of(one.function).form:
         case Form.COUNT | Form.COUNT_IF:
             # Without keys there is a row over no rows: then the count is zero, and the sum of counts is NULL.
-            return _Steps(inner, again("sum"), call("coalesce", column(whole), number(0)))
+            return _Steps(*again("sum"), call("coalesce", column(whole), number(0)))
         case Form.SUM if arg in _SMALL_INTEGERS or (plain_decimals and _fits(arg)):
-            return _Steps(inner, again("sum"), cast(column(whole), result))
+            return _Steps(*again("sum"), cast(column(whole), result))
+        case Form.AVERAGE if arg in _SMALL_INTEGERS or (plain_decimals and exact_average(arg)):
+            return _average(one, arg, result)
         case Form.EXTREMUM if not any(t in result for t in ("double", "float", "collate", "<", "variant", "interval")):
-            return _Steps(inner, again(one.function), column(whole))
+            return _Steps(*again(one.function), column(whole))
         case Form.EVERY | Form.SOME:
-            return _Steps(inner, again(one.function), column(whole))
+            return _Steps(*again(one.function), column(whole))
     return None
+
+
+def _average(one: Call, arg: str, result: str) -> _Steps:
+    """The sum of sums by the sum of counts."""
+    value = one.args[0] if one.filter is None else case_when(one.filter, one.args[0])
+    digits = decimal(arg)
+    added = value if digits else cast(value, "bigint")
+    inner, outer = [], []
+    for function, of, name in (("sum", added, "s"), ("count", value, "n")):
+        part, whole = f"{one.name}__{name}p", f"{one.name}__{name}w"
+        inner.append(Call(part, call(function, of), function, (of,)))
+        outer.append(Call(whole, call("sum", column(part)), "sum", (column(part),)))
+    total, count = column(outer[0].name), column(outer[1].name)
+    if digits:
+        total = cast(total, f"decimal(38,{digits[1]})")
+    final = case_when(greater(count, number(0)), cast(quotient(total, count, digits), result))
+    return _Steps(tuple(inner), tuple(outer), final)
 
 
 def _fits(type_: str) -> bool:
