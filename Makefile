@@ -5,10 +5,10 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-all lint docs bench bench-feed tpch fuzz fuzz-rules events clean
+.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale tpch fuzz fuzz-rules events clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) java ## Make .venv, install everything into it, see that Java is there
 
@@ -37,6 +37,9 @@ bench: setup ## Measure DIFFERENTIAL against FULL on a million rows, 60 stream t
 SF ?= 1
 bench-feed: setup ## Measure the change feed of a table of 200 files of which one changed (SF=1, scale factor)
 	$(BIN)/python benchmarks/feed.py --sf $(SF) $(ARGS)
+
+bench-scale: setup ## Measure refreshes against plain queries on a large TPC-H lake: SF=10 LAKE=FOLDER, which is kept (hours)
+	$(BIN)/python benchmarks/scale.py --sf $(SF) $(if $(LAKE),--lake $(LAKE)) $(ARGS)
 
 tpch: setup ## Keep the 22 queries of TPC-H through rounds of changes, against FULL (SF=1, scale factor)
 	$(BIN)/python benchmarks/tpch.py --sf $(SF) $(ARGS)
