@@ -21,7 +21,7 @@ from spark_trickle.catalog.reader import unknown
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.delta.optimize import PASSES, Pass
-from spark_trickle.errors import ErrorCode, Kind, Reason, TrickleError
+from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.attempt import Attempt, Attempts
 from spark_trickle.lake.protect import Protector, sources_of
@@ -33,6 +33,7 @@ from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, Definition, StateTable
 from spark_trickle.refresh.definition_check import misread
+from spark_trickle.refresh.failures import located, record_failure, second_try
 from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
@@ -47,7 +48,7 @@ from spark_trickle.refresh.situation import (
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Done, Made, Request, Run, Work, completed, members, shapes_of
 from spark_trickle.results import RefreshResult
-from spark_trickle.spark.analyze import data_error, spark_error
+from spark_trickle.spark.analyze import spark_error
 
 _log = logging.getLogger(__name__)
 
@@ -198,7 +199,7 @@ class Refresher:
             yield
         except BaseException as error:
             for done in waiting:
-                self._failed(done, spark_error(error), own=False)
+                record_failure(self.store, done, spark_error(error), own=False)
             raise
 
     # -- stage -----------------------------------------------------------------------------------------------------
@@ -214,8 +215,8 @@ class Refresher:
             self._compute(run, request, work, compiled)
         except BaseException as error:
             self.discard(run)
-            problem = _located(spark_error(error), table)
-            self._failed(work, problem)
+            problem = located(spark_error(error), table)
+            record_failure(self.store, work, problem)
             if isinstance(error, Exception):
                 raise problem from error
             raise
@@ -289,7 +290,7 @@ class Refresher:
             try:
                 staging, counts = self._apply(run, work, compiled, feeds, options)
             except Exception as error:
-                again = _second_try(error, work.decision, asked or table.mode)
+                again = second_try(error, work.decision, asked or table.mode)
                 if again is None:
                     raise
                 self.discard(run, before)
@@ -392,7 +393,7 @@ class Refresher:
             if self._is_published(run, error) is False:
                 self.discard(run)
             for done in staged:
-                self._failed(done, spark_error(error))
+                record_failure(self.store, done, spark_error(error))
             raise
         run.unpublished.clear()
         trim(self.store, self.lake, [d.table for d in staged])
@@ -419,52 +420,11 @@ class Refresher:
             except Exception as error:
                 _log.warning("files of a failed refresh of %s stay behind: %s", staging.name, error)
 
-    def _failed(self, work: Work | Done, error: TrickleError, *, own: bool = True) -> None:
-        """Keep the failure; the old content stays readable. What failed elsewhere is no fault of this table."""
-        table = work.table
-        try:
-            known = self.store.refresh_entry(work.refresh_id)
-            if known is None or known.state != "RUNNING":
-                return  # new, or published and failed only afterwards
-            with self.store.write() as tx:
-                tx.finish_refresh(
-                    work.refresh_id,
-                    state="FAILED",
-                    action=None,
-                    reason=None if work.decision is None else str(work.decision.reason),
-                    stages=work.stages.rounded(),
-                    seconds=round(work.stages.total, 4),
-                    error_code=error.code,
-                    error=error.message,
-                )
-                if not own or error.code == "LEASE_LOST":  # the table is somebody else's now
-                    return
-                tx.update_stream_table(table.id, consecutive_errors=table.consecutive_errors + 1, last_error=str(error))
-                if error.kind is Kind.SCHEMA and table.status is Status.ACTIVE:
-                    tx.update_stream_table(table.id, status=Status.ERROR)
-        except TrickleError as second:
-            _log.warning("the failure of %s could not be recorded: %s", table.name, second)
-
 
 def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
     """The row-to-be of a hidden state table: nobody but its owner reads it."""
     draft = StreamTable.draft(state.name, state.compiled.definition, state.compiled.namespace, owner.mode, cut.instant)
     return replace(draft, owner_id=owner.id or None)
-
-
-def _second_try(error: Exception, decision: Decision, mode: Mode) -> Decision | None:
-    """What to do after a failure that need not be the definition's; None: it is what it is."""
-    if isinstance(error, TrickleError):
-        # The table is not what the deltas say it should be: start it anew.
-        if error.code != "INTEGRITY" or mode is Mode.DIFFERENTIAL:
-            return None
-        return Decision(Action.REINITIALIZE, Reason("INTEGRITY", error.message))
-    met = data_error(error)
-    if met is None or decision.action is not Action.DIFFERENTIAL:
-        return None
-    # Perhaps for a row that is in neither state: the new state alone tells.
-    also = f"DELTA_FAILED: all rows compared, since the change met: {met}"
-    return replace(decision, reason=decision.reason.also(also))
 
 
 def _with_states(decision: Decision, states: Sequence[Work]) -> Decision:
@@ -502,22 +462,3 @@ def same_as_leased(table: StreamTable, known: Mapping[TableName, StreamTable]) -
 
 def time_dependent(table: StreamTable) -> bool:
     return table.reason is not None and Reason.parse(table.reason).code == "TIME_DEPENDENT"
-
-
-# What a definition once had and has no longer, by what Spark says about it.
-_GONE: dict[ErrorCode, ErrorCode] = {
-    "UNKNOWN_TABLE": "SOURCE_DROPPED",
-    "UNKNOWN_COLUMN": "SOURCE_CHANGED",
-    "INVALID_QUERY": "SOURCE_CHANGED",
-}
-
-
-def _located(error: TrickleError, table: StreamTable) -> TrickleError:
-    """The error with the stream table's name in it."""
-    if not table.id:
-        return error  # the user has just written it
-    if error.code in _GONE:
-        return TrickleError(_GONE[error.code], f"{table.name}: {error.message}")
-    if str(table.name) in error.message:
-        return error
-    return TrickleError(error.code, f"{table.name}: {error.message}", hint=error.hint)
