@@ -74,8 +74,8 @@ class Settings(BaseSettings):
     )
     class_archive: bool = Field(
         True,
-        description="Keep Spark's classes in a form that loads fast, in `~/.cache/spark-trickle` (170 MB): Spark then "
-        "starts in about half the time. Written when the first process ends. Takes effect when Spark starts.",
+        description="Use the archive of Spark's classes in `~/.cache/spark-trickle` (170 MB), which `trickle doctor` "
+        "makes and with which Spark starts in about half the time. Takes effect when Spark starts.",
     )
     shuffle_partitions: int = Field(4, ge=1, description="`spark.sql.shuffle.partitions`: raise it on a cluster.")
     time_zone: str = Field(

@@ -1,4 +1,4 @@
-"""Spark's classes in an archive: which file a JVM uses or writes. That one starts with it: test_session.py."""
+"""Spark's classes in an archive: which file a JVM uses. That one starts with it: test_session.py."""
 
 from __future__ import annotations
 
@@ -7,77 +7,64 @@ from pathlib import Path
 
 import pytest
 
-from spark_trickle.spark.archive import java_options
-
-GONE = 2**22 + 1  # no process has this number: it is past the largest
+from spark_trickle.spark.archive import find, java_options, keep, stem_of
 
 
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A program that takes every archive for whole but one that says `broken`."""
     for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH"):
         monkeypatch.delenv(name, raising=False)
-    (tmp_path / "java").touch()
-    return str(tmp_path / "java")
+    return program(tmp_path / "java")
 
 
-def written(options: list[str]) -> Path:
-    """The file that a JVM with these options writes."""
-    return Path(options[0].removeprefix("-XX:ArchiveClassesAtExit="))
+def program(path: Path) -> str:
+    path.write_text('#!/bin/sh\n! grep -q broken "${1#*=}"\n')
+    path.chmod(0o755)
+    return str(path)
 
 
-def used(options: list[str]) -> Path:
-    return Path(options[0].removeprefix("-XX:SharedArchiveFile="))
+def make(java: str, cache: Path, text: str = "classes") -> Path | None:
+    cache.mkdir(exist_ok=True)
+    stem = stem_of(java, cache)
+    assert stem is not None
+    (cache / "written").write_text(text)
+    return keep(java, stem, cache / "written")
 
 
-def leave(part: Path, process: int, *, seconds: float) -> Path:
-    """What the JVM of another process wrote so many seconds ago."""
-    left = part.with_name(part.name.replace(str(os.getpid()), str(process)))
-    left.write_text("classes")
-    at = left.stat().st_mtime - seconds
-    os.utime(left, (at, at))
-    return left
-
-
-def test_first_process_writes_and_later_ones_use(java: str, tmp_path: Path) -> None:
+def test_what_was_made_is_used(java: str, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    part = written(java_options(java, cache))
-    assert part.parent == cache
-    assert str(os.getpid()) in part.name
-    leave(part, GONE, seconds=60)
-    twin = leave(part, GONE + 1, seconds=60)
-    archive = used(java_options(java, cache))
+    assert java_options(java, cache) == []
+    archive = make(java, cache)
+    assert archive is not None
     assert archive.read_text() == "classes"
-    java_options(java, cache)
-    assert not twin.exists(), "one is enough"
+    assert java_options(java, cache)[0] == f"-XX:SharedArchiveFile={archive}"
+    assert [p.name for p in cache.iterdir()] == [archive.name]
 
 
-def test_what_may_still_be_written_is_left(java: str, tmp_path: Path) -> None:
-    part = written(java_options(java, tmp_path))
-    fresh = leave(part, GONE, seconds=0)
-    running = leave(part, os.getppid(), seconds=60)
-    assert written(java_options(java, tmp_path)) == part
-    assert fresh.exists()
-    assert running.exists()
+def test_what_is_not_whole_is_not_used(java: str, tmp_path: Path) -> None:
+    assert make(java, tmp_path / "cache", "broken") is None
+    assert list((tmp_path / "cache").iterdir()) == []
+    archive = make(java, tmp_path / "cache")
+    assert archive is not None
+    archive.write_text("class")
+    assert find(java, tmp_path / "cache") is None
+    assert make(java, tmp_path / "cache") == archive, "and it is made again"
+    assert find(java, tmp_path / "cache") == archive
 
 
 def test_another_java_has_another_archive(java: str, tmp_path: Path) -> None:
-    leave(written(java_options(java, tmp_path)), GONE, seconds=60)
-    first = used(java_options(java, tmp_path))
-    names = {first}
-    for n in range(3):
-        (tmp_path / f"java{n}").touch()
-        other = str(tmp_path / f"java{n}")
-        leave(written(java_options(other, tmp_path)), GONE, seconds=50 - n)
-        names.add(used(java_options(other, tmp_path)))
-    assert len(names) == 4
-    assert sum(name.exists() for name in names) == 2
-    assert not first.exists(), "the oldest go"
+    cache = tmp_path / "cache"
+    made = [make(java, cache), *(make(program(tmp_path / f"java{n}"), cache) for n in range(3))]
+    assert len(set(made)) == 4
+    for n, path in enumerate(made):
+        if path is not None and path.exists():
+            os.utime(path, (n, n))
+    assert [path is not None and path.exists() for path in made] == [False, False, True, True], "the newest two"
 
 
 def test_where_none_can_be_made(java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert java_options(java, tmp_path / "a b") == []
-    (tmp_path / "file").touch()
-    assert java_options(java, tmp_path / "file") == []
-    assert java_options(str(tmp_path / "no java"), tmp_path) == []
+    assert stem_of(java, tmp_path / "a b") is None
+    assert stem_of(str(tmp_path / "no java"), tmp_path) is None
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     assert java_options(java, tmp_path) == []

@@ -305,29 +305,25 @@ def test_eight_threads_write_through_one_sqlite_catalog(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_classes_come_from_an_archive(tmp_path: Path) -> None:
-    """The first process writes it when its JVM ends; a broken one does no harm."""
+    """Made on request; one that was cut off does no harm."""
     code = """
         from pyspark import SparkContext
         spark = build_session(Settings.load("lake", **OPTIONS))
         show(spark.sql("SELECT 1").first()[0])
         arguments = SparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
-        show([a for a in arguments if "Archive" in a])
-        jvm = SparkContext._gateway.proc
-        release_session(spark)
-        jvm.stdin.close()
-        jvm.wait(120)
+        show([a.partition("=")[2] for a in arguments if "Archive" in a])
         """
     cache = str(tmp_path / "cache")
-    one, [writes] = shown(run(code, tmp_path, XDG_CACHE_HOME=cache))
-    assert one == 1
-    part = Path(writes.removeprefix("-XX:ArchiveClassesAtExit="))
-    assert part.stat().st_size > 2**20
-    os.utime(part, (0, 0))
-    archive = part.with_name(part.name.split(".")[0] + ".jsa")
-    assert shown(run(code, tmp_path, XDG_CACHE_HOME=cache)) == [1, [f"-XX:SharedArchiveFile={archive}"]]
-    archive.chmod(0o600)
-    archive.write_bytes(archive.read_bytes()[:100_000])
-    done = run(code, tmp_path, XDG_CACHE_HOME=cache)
-    assert shown(done)[0] == 1
-    assert done.stderr == ""
+    make = "from spark_trickle.cli.class_archive import make_archive\nshow(str(make_archive()))"
+    [made] = shown(run(make, tmp_path, XDG_CACHE_HOME=cache))
+    archive = Path(str(made))
+    assert archive.stat().st_size > 2**20
+    assert list(archive.parent.iterdir()) == [archive]
+    assert shown(run(make, tmp_path, XDG_CACHE_HOME=cache)) == [made]
+    assert shown(run(code, tmp_path, XDG_CACHE_HOME=cache)) == [1, [made]]
     assert shown(run(code, tmp_path, XDG_CACHE_HOME=cache, TRICKLE_CLASS_ARCHIVE="false")) == [1, []]
+    archive.chmod(0o600)
+    os.truncate(archive, 100_000)
+    done = run(code, tmp_path, XDG_CACHE_HOME=cache)
+    assert shown(done) == [1, []]
+    assert done.stderr == ""

@@ -1,72 +1,70 @@
 """Spark's classes as the JVM maps them into memory (class data sharing): loading them is half of a cold start.
 
-The archive is written by the JVM itself when the first process that has none ends, and used by all later ones. It
-belongs to one Java and one Spark: for others another is written. A JVM that finds an archive that does not fit starts
-without it.
+An archive belongs to one Java and one Spark. It is made on request (`trickle doctor`), by a JVM that is waited for: one
+that is cut off would end every JVM that maps it. Hence its size is part of its name, and a file of another size is not
+used.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
-import time
+import subprocess
 from pathlib import Path
 
-import psutil
-
-_log = logging.getLogger(__name__)
 _KEPT = 2  # archives, of 170 MB each; older ones are of a Java or a Spark that was replaced
-_SETTLED = 10  # seconds after which the JVM of a process that ended has written all of its archive
 # With these set, the JVM's class path holds folders, of which no archive can be made.
 _FOLDERS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+_QUIET = "-Xlog:cds=off,cds+dynamic=off,class+path=off"
 
 
 def java_options(java: str, folder: Path | None = None) -> list[str]:
-    """What the JVM is started with: to use the archive, else to write it when it ends. Empty where none can be made."""
+    """What a JVM is started with to use the archive; nothing if there is none."""
+    archive = find(java, folder)
+    return [] if archive is None else [f"-XX:SharedArchiveFile={archive}", _QUIET]
+
+
+def writing_options(path: Path) -> list[str]:
+    """What a JVM is started with to write an archive when it ends."""
+    return [f"-XX:ArchiveClassesAtExit={path}", _QUIET]
+
+
+def find(java: str, folder: Path | None = None) -> Path | None:
+    """The archive for this Java and the Spark of this Python, if it is whole."""
+    stem = stem_of(java, folder)
+    if stem is None:
+        return None
+    whole = (p for p in stem.parent.glob(f"{stem.name}-*.jsa") if p.stem.endswith(f"-{p.stat().st_size}"))
+    return next(whole, None)
+
+
+def stem_of(java: str, folder: Path | None = None) -> Path | None:
+    """What the archive's path begins with; None where none can be made."""
     from pyspark.find_spark_home import _find_spark_home
 
     home = Path(_find_spark_home())
-    where = folder or _cache()
+    where = folder or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spark-trickle"
     # Spark takes options apart at spaces.
     if any(os.environ.get(name) for name in _FOLDERS) or (home / "conf").exists() or " " in str(where):
-        return []
+        return None
     try:
-        archive = where / f"classes-{_key(Path(java).resolve(), home / 'jars')}.jsa"
-        where.mkdir(parents=True, exist_ok=True)
-        _tidy(archive)
-    except OSError as error:
-        _log.info("Spark starts without an archive of its classes: %s", error)
-        return []
-    use = f"-XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:ArchiveClassesAtExit={_part(archive)}"
-    return [use, "-Xlog:cds=off,cds+dynamic=off,class+path=off"]
+        # An upgrade changes the times of their files.
+        told = [f"{path} {path.stat().st_mtime_ns}" for path in (Path(java).resolve(), home / "jars")]
+    except OSError:
+        return None
+    return where / f"classes-{hashlib.sha256(chr(10).join(told).encode()).hexdigest()[:16]}"
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spark-trickle"
-
-
-def _key(java: Path, jars: Path) -> str:
-    """Which Java and which Spark: an upgrade changes the times of their files."""
-    told = [f"{path} {path.stat().st_mtime_ns}" for path in (java, jars)]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
-
-
-def _part(archive: Path) -> Path:
-    """What the JVM of this process writes."""
-    return archive.with_suffix(f".{os.getpid()}.part")
-
-
-def _tidy(archive: Path) -> None:
-    """Take the archive that a process has written which has ended; delete what nobody needs."""
-    for part in archive.parent.glob("classes-*.part"):
-        process = int(part.suffixes[-2].lstrip("."))
-        if psutil.pid_exists(process) or time.time() - part.stat().st_mtime < _SETTLED:
-            continue
-        if archive.exists() or not part.name.startswith(f"{archive.stem}."):
-            part.unlink(missing_ok=True)
-        else:
-            part.replace(archive)
-    known = sorted(archive.parent.glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
+def keep(java: str, stem: Path, written: Path) -> Path | None:
+    """Take what a JVM has written that has ended; None if it is not whole."""
+    options = [f"-XX:SharedArchiveFile={written}", "-XX:+VerifySharedSpaces", _QUIET]
+    tried = subprocess.run([java, *options, "-version"], capture_output=True, timeout=60, check=False, cwd=stem.parent)
+    if tried.returncode != 0:
+        written.unlink(missing_ok=True)
+        return None
+    archive = stem.with_name(f"{stem.name}-{written.stat().st_size}.jsa")
+    written.replace(archive)
+    known = sorted(stem.parent.glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in known[_KEPT:]:
         old.unlink(missing_ok=True)
+    return archive
