@@ -74,8 +74,17 @@ COMPARABLE_SHARE = 0.5
 # DIFFERENTIAL refreshes that must have been slower than FULL to give up on it: one may only have been a cold start.
 # Not measured.
 SLOW_REFRESHES = 2
-# Refreshes in a row that were FULL for their cost, after which DIFFERENTIAL is tried again. Not measured.
-FULL_IN_A_ROW = 5
+# Refreshes that are looked at for that. Not measured.
+PAST_REFRESHES = 100
+# What AUTO may spend on trying the way that was slower, as a share of the seconds spent since it was last tried. With
+# it, ten refreshes of a table for which DIFFERENTIAL takes twice as long cost at most 1.2 times as long as ten of FULL
+# (tests/refresh/test_decide.py).
+EXPLORED = 0.05
+# The same for the one trial of FULL beside its first fill.
+EXPLORED_ONCE = 0.5
+# The first fill of a stream table may have met a process that had just started, where plans take up to this many times
+# as long. Spark's first statements of a process take 3 to 10 times as long as its tenth.
+COLD_START = 4
 
 # -- elsewhere -------------------------------------------------------------------------------------------------------
 

@@ -249,6 +249,29 @@ def test_a_finished_refresh_in_one_row(store: CatalogStore) -> None:
     assert store.history() == (entry,)
 
 
+def test_costs_are_those_of_refreshes_that_computed(store: CatalogStore) -> None:
+    done: list[tuple[int, str, Action, float]] = [
+        (1, "COMPLETED", Action.FULL, 4.0),
+        (1, "COMPLETED", Action.NO_DATA, 0.001),
+        (1, "FAILED", Action.DIFFERENTIAL, 9.0),
+        (2, "COMPLETED", Action.FULL, 7.0),  # another stream table
+        (1, "COMPLETED", Action.DIFFERENTIAL, 0.5),
+    ]
+    with store.write() as tx:
+        for n, (table, state, action, seconds) in enumerate(done):
+            tx.start_refresh(f"r{n}", table, "s.a", "manual")
+            tx.finish_refresh(
+                f"r{n}", state=state, action=action, reason="COST: slow", seconds=seconds, rows_changed={"s.t": n}
+            )
+    found = store.costs(1, limit=10)
+    assert [(c.action, c.seconds, c.rows_changed) for c in found] == [
+        (Action.DIFFERENTIAL, 0.5, {"s.t": 4}),
+        (Action.FULL, 4.0, {"s.t": 0}),
+    ]
+    assert {c.code for c in found} == {"COST"}
+    assert [c.seconds for c in store.costs(1, limit=1)] == [0.5]
+
+
 def test_swap_moves_only_from_the_expected_pointer(store: CatalogStore) -> None:
     first, second, third = (table_pointer(REVENUE, version) for version in (1, 2, 3))
     with store.write() as tx:

@@ -164,8 +164,51 @@ def test_cost_reason_names_both_times() -> None:
     assert "FULL 1.25 s" in reason
 
 
-@pytest.mark.parametrize(("given_up", "action"), [(4, Action.FULL), (5, Action.DIFFERENTIAL)])
-def test_after_a_while_differential_is_tried_again(given_up: int, action: Action) -> None:
-    decision = decide_by_cost([orders(100, 10_000)], Past(1.0, ((2.0, 80), (2.0, 80)), given_up), 0.15)
+@pytest.mark.parametrize(("spent", "action"), [(19.9, Action.FULL), (20.0, Action.DIFFERENTIAL)])
+def test_differential_is_tried_again_when_a_trial_costs_little(spent: float, action: Action) -> None:
+    past = Past(1.0, ((2.0, 80), (2.0, 80)), seconds_of_full=spent)
+    decision = decide_by_cost([orders(100, 10_000)], past, 0.15)
     assert decision.action is action
     assert decision.reason.code == "COST"
+
+
+@pytest.mark.parametrize(
+    ("past", "action"),
+    [
+        (Past(2.0, ((1.0, 80), (1.5, 80)), True, 0.0, 2.5), Action.FULL),  # may take 0.5 s in a warm process
+        (Past(2.0, ((1.0, 80), (1.5, 80)), True, 0.0, 1.5), Action.DIFFERENTIAL),  # a trial would cost too much yet
+        (Past(2.0, ((1.0, 80), (1.5, 80)), False, 0.0, 2.5), Action.DIFFERENTIAL),  # it was tried
+        (Past(5.0, ((1.0, 80), (1.5, 80)), True, 0.0, 99.0), Action.DIFFERENTIAL),  # a cold start explains less
+    ],
+)
+def test_full_is_tried_once_more_when_only_the_first_fill_is_known(past: Past, action: Action) -> None:
+    assert decide_by_cost([orders(100, 10_000)], past, 0.15).action is action
+
+
+@pytest.mark.parametrize("full", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 1.1, 1.5, 2.0])
+def test_auto_costs_at_most_a_fifth_more_than_the_better_way(full: float, share: float) -> None:
+    """Simulated: DIFFERENTIAL takes `share` of the seconds of FULL; the first fill took four times those of FULL."""
+    seconds = {Action.FULL: full, Action.DIFFERENTIAL: full * share}
+    known: list[tuple[Action, float, str]] = [(Action.FULL, 4 * full, "INITIAL")]
+    for _ in range(200):
+        decision = decide_by_cost([orders(100, 10_000)], _past(known), 0.15)
+        known.insert(0, (decision.action, seconds[decision.action], decision.reason.code))
+    spent = [s for _, s, _ in reversed(known[:-1])]
+    best = min(seconds.values())
+    for start in range(len(spent) - 9):
+        assert sum(spent[start : start + 10]) <= 1.2 * 10 * best + 1e-9
+
+
+def _past(known: list[tuple[Action, float, str]]) -> Past:
+    """As `past_of` reads it from the history."""
+    full = [(s, code) for action, s, code in known if action is Action.FULL]
+    newest = [action for action, _, _ in known]
+    until_differential = newest.index(Action.DIFFERENTIAL) if Action.DIFFERENTIAL in newest else 0
+    return Past(
+        min(s for s, _ in full),
+        tuple((s, 100) for action, s, _ in known if action is Action.DIFFERENTIAL),
+        all(code == "INITIAL" for _, code in full),
+        sum(s for _, s, code in known[:until_differential] if code == "COST"),
+        sum(s for _, s, _ in known[: newest.index(Action.FULL)]),
+    )

@@ -12,7 +12,7 @@ from sqlalchemy.engine import RowMapping
 
 from spark_trickle.catalog import rows, tables
 from spark_trickle.catalog.connection import Database
-from spark_trickle.catalog.rows import Alert, Garbage, LogEntry, NamedCut
+from spark_trickle.catalog.rows import Alert, Cost, Garbage, LogEntry, NamedCut
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
@@ -166,13 +166,13 @@ class CatalogReader:
             statement = statement.where(h.c.name == name)
         return tuple(rows.history_entry(row) for row in self._rows(statement))
 
-    def computed(self, stream_table_id: int, limit: int) -> tuple[HistoryEntry, ...]:
-        """Refreshes that computed content, the newest first; of this very table: another one may have had its name."""
+    def costs(self, stream_table_id: int, limit: int) -> tuple[Cost, ...]:
+        """What computing content took, the newest first; of this very table: another one may have had its name."""
         h = tables.refresh_history
         wrote = h.c.action.in_([a.value for a in (Action.FULL, Action.DIFFERENTIAL, Action.REINITIALIZE)])
-        chosen = and_(h.c.stream_table_id == stream_table_id, h.c.state == "COMPLETED", wrote)
-        statement = select(h).where(chosen).order_by(h.c.id.desc()).limit(limit)
-        return tuple(rows.history_entry(row) for row in self._rows(statement))
+        chosen = and_(h.c.stream_table_id == stream_table_id, h.c.state == "COMPLETED", wrote, h.c.seconds.is_not(None))
+        statement = select(h.c.id, h.c.action, h.c.reason, h.c.seconds, h.c.rows_changed).where(chosen)
+        return tuple(map(rows.cost, self._rows(statement.order_by(h.c.id.desc()).limit(limit))))
 
     def last_failures(self, stream_table_ids: Collection[int]) -> dict[int, datetime]:
         """When the last failed refresh of each of these ended; those without one are left out."""

@@ -25,7 +25,7 @@ from pydantic_core import core_schema
 from sqlalchemy.engine import RowMapping
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Dependency, LakeFunction, Pointer, Shape, Source, StreamTable, TableName
+from spark_trickle.model import Action, Dependency, LakeFunction, Pointer, Shape, Source, StreamTable, TableName
 from spark_trickle.results import HistoryEntry
 
 T = TypeVar("T")
@@ -51,6 +51,25 @@ class Alert:
     code: str
     name: str | None
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a refresh that computed content took."""
+
+    id: int
+    action: Action
+    reason: str | None
+    seconds: float
+    rows_changed: dict[str, int]
+
+    @property
+    def code(self) -> str:
+        """
+        >>> Cost(1, Action.FULL, "INITIAL: first refresh", 1.0, {}).code
+        'INITIAL'
+        """
+        return (self.reason or "").partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +230,7 @@ _sources = Reader(
 _only_files = Reader("trickle_change_log", object, files=_FILES)
 _only_functions = Reader("trickle_stream_tables", object, functions_used=_FUNCTIONS)
 
+cost = Reader("trickle_refresh_history", Cost)
 history_entry = Reader("trickle_refresh_history", HistoryEntry, state=Literal["RUNNING", "COMPLETED", "FAILED"])
 named_cut = Reader("trickle_cuts", NamedCut, key="name")
 function = Reader("trickle_functions", LakeFunction, key="name", without=("fingerprint",))

@@ -12,7 +12,7 @@ from typing import cast
 
 from spark_trickle.errors import ErrorCode, Reason, TrickleError
 from spark_trickle.model import Action, Mode
-from spark_trickle.thresholds import COMPARABLE_SHARE, FULL_IN_A_ROW, SLOW_REFRESHES
+from spark_trickle.thresholds import COLD_START, COMPARABLE_SHARE, EXPLORED, EXPLORED_ONCE, SLOW_REFRESHES
 
 NO_CHANGE = Reason("NO_CHANGE", "no input changed since the last refresh")
 _NO_RULE = Reason("NOT_INCREMENTAL", "no delta rule")
@@ -52,7 +52,9 @@ class Past:
 
     full_seconds: float | None = None
     differential: tuple[tuple[float, int], ...] = ()  # (seconds, changed rows)
-    given_up: int = 0  # refreshes in a row that were FULL for their cost
+    filled_once: bool = False  # that FULL was the first fill, perhaps in a process that had just started
+    seconds_of_full: float = 0.0  # spent on refreshes that were FULL for their cost, since the last DIFFERENTIAL
+    seconds_of_differential: float = 0.0  # spent on those since the last FULL
 
 
 def decide_early(s: Situation) -> Decision | None:
@@ -102,17 +104,29 @@ def decide_by_cost(changes: Sequence[Change], past: Past, max_ratio: float) -> D
     rows = sum(c.rows for c in changes)
     similar = [(s, n) for s, n in past.differential[:SLOW_REFRESHES] if rows >= COMPARABLE_SHARE * n]
     if past.full_seconds is not None and len(similar) == SLOW_REFRESHES:
-        seconds, before = min(similar)
-        if seconds > past.full_seconds:
-            costs = (
-                f"DIFFERENTIAL lately took at least {seconds:.2f} s ({before} changed rows), "
-                f"FULL {past.full_seconds:.2f} s"
-            )
-            if past.given_up >= FULL_IN_A_ROW:
-                tried = f"{costs}; tried again after {past.given_up} times FULL"
-                return Decision(Action.DIFFERENTIAL, Reason("COST", tried))
-            return Decision(Action.FULL, Reason("COST", f"{costs}; {text}"))
+        found = _by_past(min(similar), past.full_seconds, past, text)
+        if found is not None:
+            return found
     return Decision(Action.DIFFERENTIAL, Reason("CHANGE_RATIO", f"{text}, at most {100 * max_ratio:g} %"))
+
+
+def _by_past(differential: tuple[float, int], full: float, past: Past, text: str) -> Decision | None:
+    """The way that was faster lately; None: DIFFERENTIAL was.
+
+    DIFFERENTIAL is tried again where what it may cost more is a small share of what was spent since it was last tried:
+    all trials together cost no more than that share. FULL is tried once, if its cost is only known from the first fill.
+    """
+    seconds, rows = differential
+    worse = seconds - full
+    costs = f"DIFFERENTIAL lately took at least {seconds:.2f} s ({rows} changed rows), FULL {full:.2f} s"
+    if worse > 0:
+        if EXPLORED * past.seconds_of_full >= worse:
+            tried = f"{costs}; tried again after {past.seconds_of_full:.0f} s of FULL"
+            return Decision(Action.DIFFERENTIAL, Reason("COST", tried))
+        return Decision(Action.FULL, Reason("COST", f"{costs}; {text}"))
+    if past.filled_once and full < COLD_START * seconds and EXPLORED_ONCE * past.seconds_of_differential >= -worse:
+        return Decision(Action.FULL, Reason("COST", f"{costs} at the first fill; tried once more to compare; {text}"))
+    return None
 
 
 def _percent(ratio: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spark_trickle.catalog.frontier import location_of
+from spark_trickle.catalog.rows import Cost
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.file_schema import shows
@@ -17,6 +18,7 @@ from spark_trickle.refresh.compiler import dropped
 from spark_trickle.refresh.decide import Change, Decision, Past, Situation
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.inputs import Feeds, Input, obstacle
+from spark_trickle.thresholds import PAST_REFRESHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +158,22 @@ def size_of(lake: Lake, item: Input, feeds: Feeds) -> Change:
 
 
 def past_of(store: CatalogStore, table: StreamTable) -> Past:
-    full: float | None = None
+    full: list[Cost] = []
     differential: list[tuple[float, int]] = []
-    given_up = 0
-    for entry in store.computed(table.id, limit=20):
-        if entry.seconds is None:
-            continue
-        if not differential and entry.action is Action.FULL and str(entry.reason).startswith("COST"):
-            given_up += 1
-        if entry.action in (Action.FULL, Action.REINITIALIZE):
-            full = entry.seconds if full is None else min(full, entry.seconds)
-        elif entry.action is Action.DIFFERENTIAL:
-            differential.append((entry.seconds, sum(entry.rows_changed.values())))
-        if str(entry.reason).startswith("ALTERED"):
+    of_full = of_differential = 0.0
+    for cost in store.costs(table.id, limit=PAST_REFRESHES):
+        if cost.action is Action.DIFFERENTIAL:
+            differential.append((cost.seconds, sum(cost.rows_changed.values())))
+            of_differential += 0 if full else cost.seconds
+        else:
+            full.append(cost)
+            of_full += cost.seconds if not differential and cost.code == "COST" else 0
+        if cost.code == "ALTERED":
             break  # before, it was another query
-    return Past(full, tuple(differential), given_up)
+    return Past(
+        min((c.seconds for c in full), default=None),
+        tuple(differential),
+        all(c.code == "INITIAL" for c in full),
+        of_full,
+        of_differential,
+    )
