@@ -30,6 +30,7 @@ from spark_trickle.spark.analyze import Analyzer, data_error
 from spark_trickle.spark.compile import compile_parts, compile_sql
 from spark_trickle.spark.guard import roundtrip
 from spark_trickle.spark.names import quote
+from spark_trickle.spark.runtime import remember_classes
 from spark_trickle.spark.statement import Narrowed, Place, Statement
 from spark_trickle.sql.algebra import WEIGHT, AsOf, Empty, Operator, State
 from spark_trickle.sql.lower import LakeTable, lower
@@ -256,6 +257,7 @@ def main(arguments: list[str] | None = None) -> int:
     for key, value in CONF.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    remember_classes(session.sparkContext)
     import spark_trickle.spark.analyze as analysis
 
     analysis.PlainLeaves = Views  # type: ignore[misc,assignment]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_trickle.spark.runtime import java, quicken_local_files
+from spark_trickle.spark.runtime import java, quicken_local_files, remember_classes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,3 +41,24 @@ def test_local_files_are_made_without_a_process_for_each(spark: SparkSession, tm
     assert (tmp_path / "some where" / ".file.crc").exists()
     files.setPermission(path.getParent(), permission("1777"))
     assert (tmp_path / "some where").stat().st_mode & 0o7777 == 0o1777
+
+
+@pytest.mark.spark
+def test_pyspark_asks_the_jvm_once_for_a_class(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    remember_classes(spark.sparkContext)
+    jvm: Any = spark._jvm
+    asked: list[str] = []
+    client = jvm._gateway_client
+    send = client.send_command
+
+    def count(command: str, *others: Any, **named: Any) -> Any:
+        if command.startswith("r\nu\n"):  # reflection, something unknown
+            asked.append(command.splitlines()[2])
+        return send(command, *others, **named)
+
+    monkeypatch.setattr(client, "send_command", count)
+    for _ in range(2):
+        assert spark.sql("SELECT 1 AS one").first() is not None  # asks for PythonUtils
+        assert jvm.java.time.ZoneId.of("Z").getId() == jvm.java.time.ZoneId.of("UTC").normalized().getId()
+    assert "java.time.ZoneId" in asked
+    assert len(asked) == len(set(asked))

@@ -144,6 +144,29 @@ def quicken_local_files(context: Any) -> bool:
         return False
 
 
+def remember_classes(context: Any) -> None:
+    """Let PySpark ask the JVM once for each class that it names. It asks at every mention, and the JVM then searches
+    all jars for each package that might have it: several milliseconds for a statement."""
+    from py4j.java_gateway import JavaPackage, JVMView
+
+    class Package(JavaPackage):  # type: ignore[misc]
+        def __getattr__(self, name: str) -> Any:
+            return _remembered(self, name, super().__getattr__(name))
+
+    class View(JVMView):  # type: ignore[misc]
+        def __getattr__(self, name: str) -> Any:
+            return _remembered(self, name, super().__getattr__(name))
+
+    def _remembered(place: Any, name: str, found: Any) -> Any:
+        if type(found) is JavaPackage:
+            found.__class__ = Package
+        place.__dict__[name] = found
+        return found
+
+    if type(context._jvm) is JVMView:
+        context._jvm.__class__ = View
+
+
 def _prepared(context: Any) -> Any:
     return java(context, "spark_trickle.spark", "Prepared.java", "trickle.runtime.Prepared")
 

@@ -29,7 +29,7 @@ from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import LAKE
 from spark_trickle.spark import archive
-from spark_trickle.spark.runtime import quicken_local_files
+from spark_trickle.spark.runtime import quicken_local_files, remember_classes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -210,6 +210,7 @@ def build_session(settings: Settings, *, delta: bool = False) -> SparkSession:
         context = SparkContext._active_spark_context
         if context is None:
             context = _process.context = _start(settings, delta=delta)
+            remember_classes(context)
             _process.sessions.clear()
         from pyspark.sql import SparkSession
 
