@@ -5,7 +5,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale tpch fuzz fuzz-rules events clean
+.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale tpch fuzz fuzz-rules events cluster clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,14 +45,18 @@ tpch: setup ## Keep the 22 queries of TPC-H through rounds of changes, against F
 	$(BIN)/python benchmarks/tpch.py --sf $(SF) $(ARGS)
 
 fuzz: setup ## Try to break it with random queries and changes: SECONDS=600 SEED=1, or QUERIES=500
-	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) \
+	$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS),$(if $(QUERIES),86400,600)) --seed $(or $(SEED),1) \
 	  $(if $(QUERIES),--queries $(QUERIES)) $(ARGS)
 
-fuzz-rules: setup ## The same queries, the delta rules alone and without a lake, many more in the time: SECONDS=600 SEED=1
-	$(BIN)/python -m tests.fuzz.rules --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ARGS)
+fuzz-rules: setup ## The same queries, the delta rules alone and without a lake, many more in the time: SECONDS=600 SEED=1, or QUERIES=3000
+	$(BIN)/python -m tests.fuzz.rules --seconds $(or $(SECONDS),$(if $(QUERIES),86400,600)) --seed $(or $(SEED),1) \
+	  $(if $(QUERIES),--queries $(QUERIES)) $(ARGS)
 
 events: setup ## Play every event on every kind of Iceberg table, and random sequences: SEED=1 SEQUENCES=5 (over an hour)
 	$(BIN)/python -m tests.events.run --seed $(or $(SEED),1) --sequences $(or $(SEQUENCES),5) $(ARGS)
+
+cluster: setup jars ## Run the demo, the invariant test and large changes on Spark's standalone master and two workers (about 15 minutes)
+	$(BIN)/python scripts/cluster.py $(ARGS)
 
 clean: ## Remove what the other targets made, .venv included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-lakehouse
