@@ -14,6 +14,7 @@ from tests.fuzz.schema import Table, creation, random_tables, step
 BATCH = 14  # queries of a round
 STEPS = 3  # times that the sources change
 TWINS = 10  # every tenth query is maintained a second time, with optimizations off
+PARTITIONED = 5  # every fifth stream table is partitioned
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Case:
     name: str
     query: Generated
     twin: bool
+    partitioned: bool = False
+    partitioned_by: tuple[str, ...] = ()  # else chosen when the columns are known
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,6 @@ def rounds(seed: int, schedule: Schedule, batch: int = BATCH, steps: int = STEPS
         cases = []
         for n in range(batch):
             made += 1
-            cases.append(Case(f"q{n}", generator.next(), made % TWINS == 0))
+            cases.append(Case(f"q{n}", generator.next(), made % TWINS == 0, made % PARTITIONED == 1))
         yield Round(number, tables, tuple(statements), tuple(changes), tuple(cases))
         number += 1

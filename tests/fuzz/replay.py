@@ -25,6 +25,7 @@ _CREATE = "CREATE STREAM TABLE s.st AS "
 _STEP = "-- step"
 _TAGS = "-- constructs: "
 _HOW = "-- compared less strictly: "
+_PARTITIONED = "-- partitioned by: "
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Script:
     failure: str = ""
     tags: frozenset[str] = frozenset()
     how: tuple[tuple[str, How], ...] = ()
+    partitioned_by: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, round_: Round, outcome: Outcome) -> Script:
@@ -46,8 +48,15 @@ class Script:
             return tuple(s for s in statements if not any(o in s for o in others))
 
         steps = tuple(mine(s) for s in round_.steps[: outcome.step])
+        generated = outcome.case.query
         return cls(
-            mine(round_.creation), query, steps, outcome.failure or "", outcome.case.query.tags, outcome.case.query.how
+            mine(round_.creation),
+            query,
+            steps,
+            outcome.failure or "",
+            generated.tags,
+            generated.how,
+            outcome.partitioned_by,
         )
 
     @classmethod
@@ -57,6 +66,7 @@ class Script:
         query = ""
         tags: frozenset[str] = frozenset()
         how: list[tuple[str, How]] = []
+        partitioned_by: tuple[str, ...] = ()
         for line in text.splitlines():
             if line.startswith(_STEP):
                 steps.append([])
@@ -65,11 +75,13 @@ class Script:
             elif line.startswith(_HOW):
                 pairs = (one.split(" ") for one in line.removeprefix(_HOW).split(", "))
                 how = [(name, How[word]) for name, word in pairs]
+            elif line.startswith(_PARTITIONED):
+                partitioned_by = tuple(line.removeprefix(_PARTITIONED).split(" / "))
             elif line.startswith(_CREATE):
                 query = line.removeprefix(_CREATE).rstrip(";")
             elif line.strip() and not line.startswith("--"):
                 (steps[-1] if steps else creation).append(line.rstrip(";"))
-        return cls(tuple(creation), query, tuple(map(tuple, steps)), tags=tags, how=tuple(how))
+        return cls(tuple(creation), query, tuple(map(tuple, steps)), "", tags, tuple(how), partitioned_by)
 
     def text(self) -> str:
         lines = [f"-- {line}" for line in self.failure.splitlines()]
@@ -77,6 +89,8 @@ class Script:
             lines.append(f"{_TAGS}{', '.join(sorted(self.tags))}")
         if self.how:
             lines.append(f"{_HOW}{', '.join(f'{name} {h.name}' for name, h in self.how)}")
+        if self.partitioned_by:
+            lines.append(f"{_PARTITIONED}{' / '.join(self.partitioned_by)}")
         lines += [f"{s};" for s in self.creation]
         lines.append(f"{_CREATE}{self.query};")
         for n, statements in enumerate(self.steps, 1):
@@ -84,7 +98,7 @@ class Script:
         return "\n".join(lines) + "\n"
 
     def play(self, folder: Path) -> Outcome:
-        case = Case("st", Generated(self.query, self.tags, None, self.how), False)
+        case = Case("st", Generated(self.query, self.tags, None, self.how), False, partitioned_by=self.partitioned_by)
         round_ = Round(0, (), self.creation, self.steps, (case,))
         shutil.rmtree(folder, ignore_errors=True)
         try:
@@ -127,6 +141,8 @@ def _smaller(script: Script) -> Iterator[Script]:
         yield replace(script, steps=(tuple(s for part in script.steps for s in part),))
         before = tuple(s for part in script.steps[:-1] for s in part)
         yield replace(script, creation=(*script.creation, *before), steps=script.steps[-1:])
+    if script.partitioned_by:
+        yield replace(script, partitioned_by=())
     for query in smaller_queries(script.query):
         yield replace(script, query=query)
     for n, part in enumerate(script.steps):

@@ -66,6 +66,7 @@ class Tally:
             "differential_refreshes": sum(o.deltas for o in (*self.outcomes, *self.twins)),
             "empty": sum(1 for o in self.outcomes if o.compared and not o.rows),
             "twins": len(self.twins),
+            "partitioned": sum(1 for o in self.outcomes if o.partitioned_by),
             "reasons": {r: len(all_) for r, all_ in self.reasons().items()},
             "constructs": {
                 n: {"queries": q, "share": round(s, 4), "minimum": CONSTRUCTS[n].share, "differential": round(d, 4)}
@@ -96,7 +97,8 @@ class Tally:
         lines += [
             "",
             f"seed {seed}: {f['queries']} queries in {self.rounds} rounds and {seconds:.0f} s, {len(invalid)} invalid, "
-            f"{len(raises)} raise in Spark too, {f['twins']} twins",
+            f"{len(raises)} raise in Spark too, {f['twins']} twins, "
+            f"{f['partitioned']} partitioned",
             f"{f['comparisons']} comparisons after {f['differential_refreshes']} DIFFERENTIAL refreshes, "
             f"{f['empty']} queries always empty",
             f"DIFFERENTIAL: {self.share:.1%} of {len(self.valid)} valid queries",

@@ -6,6 +6,7 @@ than the promised one, and content that differs from the definition. FULL with a
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,6 +63,18 @@ SET_BETWEEN = {
 LARGE = order.LARGE
 THREADS = 3  # most of a small query is planning, which uses one core
 X = TypeVar("X")
+# What a column of a type may be partitioned by.
+_TRANSFORMS = {
+    "boolean": ("{}",),
+    "integer": ("{}", "bucket(3, {})", "truncate(2, {})"),
+    "long": ("{}", "bucket(3, {})", "truncate(5, {})"),
+    "decimal": ("{}", "bucket(3, {})"),
+    "string": ("{}", "bucket(3, {})", "truncate(1, {})"),
+    "binary": ("bucket(3, {})",),
+    "date": ("{}", "month({})"),
+    "timestamp": ("{}", "day({})"),
+    "timestamp_ntz": ("hour({})",),
+}
 _SUM = re.compile(r"\bsum\(([\w.]+)\)")
 
 
@@ -87,6 +100,7 @@ class Outcome:
     deltas: int = 0  # refreshes that were DIFFERENTIAL
     rows: int = 0  # the most rows a comparison saw
     twin: str = ""  # what was switched off in the twin
+    partitioned_by: tuple[str, ...] = ()
 
     @property
     def alive(self) -> bool:
@@ -140,8 +154,9 @@ class World:
     def _create(self, outcome: Outcome) -> None:
         sql = outcome.case.query.sql
         try:
+            outcome.partitioned_by = self._partitioning(outcome.case)
             with outcome.timed("create"):
-                self.tr.create_stream_table(self.table(outcome), sql)
+                self.tr.create_stream_table(self.table(outcome), sql, partitioned_by=outcome.partitioned_by)
         except Exception as error:
             self._created_badly(outcome, error)
             return
@@ -154,6 +169,15 @@ class World:
             outcome.fail(0, f"misread: {outcome.reason}")
         if "stumbled over" in outcome.reason:
             outcome.fail(0, f"the parser raised: {outcome.reason}")
+
+    def _partitioning(self, case: Case) -> tuple[str, ...]:
+        """One or two columns that can be, chosen by the query alone: twins are partitioned alike."""
+        if case.partitioned_by or not case.partitioned:
+            return case.partitioned_by
+        rnd = random.Random(case.query.sql)
+        columns = [(f.name, f.dataType.typeName()) for f in self.tr.spark.sql(case.query.sql).schema]
+        fit = [rnd.choice(_TRANSFORMS[t]).format(f"`{name}`") for name, t in columns if t in _TRANSFORMS]
+        return tuple(rnd.sample(fit, min(len(fit), rnd.choice((1, 1, 2)))))
 
     def _created_badly(self, outcome: Outcome, error: Exception) -> None:
         spark = self.tr.spark
