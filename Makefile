@@ -5,7 +5,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale tpch fuzz fuzz-rules events cluster clean
+.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale tpch fuzz fuzz-rules events soak kills cluster clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ setup: $(STAMP) java ## Make .venv, install everything into it, see that Java is
 demo: setup ## Run the demo: a small shop, five stream tables, four rounds of changes (under 3 minutes)
 	@$(BIN)/trickle demo
 
-test: setup jars ## Run the test suite in two processes (about 32 minutes on 2 cores)
+test: setup jars ## Run the test suite in two processes (about 20 minutes on 2 cores)
 	@scripts/need-postgres.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
@@ -54,6 +54,12 @@ fuzz-rules: setup ## The same queries, the delta rules alone and without a lake,
 
 events: setup ## Play every event on every kind of Iceberg table, and random sequences: SEED=1 SEQUENCES=5 (over an hour)
 	$(BIN)/python -m tests.events.run --seed $(or $(SEED),1) --sequences $(or $(SEQUENCES),5) $(ARGS)
+
+soak: setup ## Run a service over a million rows under load: are its tables fresh, what does it take (SECONDS=600)
+	$(BIN)/python -m tests.service.soak --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ARGS)
+
+kills: setup ## Kill and pause a service at named points of a refresh and at random moments (KILLS=100; about 30 minutes)
+	$(BIN)/python -m tests.service.kills --kills $(or $(KILLS),100) --seed $(or $(SEED),1) $(ARGS)
 
 cluster: setup jars ## Run the demo, the invariant test and large changes on Spark's standalone master and two workers (about 15 minutes)
 	$(BIN)/python scripts/cluster.py $(ARGS)

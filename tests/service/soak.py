@@ -2,7 +2,7 @@
 
 Twelve stream tables, five deep, over a million rows, with schedules from 5 s to 60 s. `trickle up` keeps them fresh
 while a writer commits every 2 s, 500 changed rows in all. Every second the age of each stream table is looked at: it
-should be within its schedule plus one refresh. At random moments one is verified at its frontier. Growth of memory, open
+should be within its schedule plus one refresh. At random moments one is verified. Growth of memory, open
 files and files on disk is printed.
 """
 
