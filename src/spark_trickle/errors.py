@@ -50,6 +50,7 @@ ErrorCode = Literal[
     "NAME_TAKEN",
     "UNKNOWN_STREAM_TABLE",
     "INVALID_OPTION",
+    "PARTITION_VALUE",
     "STREAM_TABLE",
     "HAS_DEPENDENTS",
     "CYCLE",
@@ -131,6 +132,11 @@ CODES: dict[ErrorCode, Code] = {
         _U,
         "PARTITIONED BY, CLUSTER BY or TBLPROPERTIES of a stream table cannot be used so.",
         "Name columns of the definition: PARTITIONED BY (day(ts), bucket(16, id)) CLUSTER BY (region, id DESC).",
+    ),
+    "PARTITION_VALUE": Code(
+        _U,
+        "A stream table is partitioned by a text of which a value is not valid UTF-8: Iceberg would keep another value.",
+        "Partition by bucket(16, column) or truncate(8, column), or make the value valid in the definition: make_valid_utf8(column).",
     ),
     "STREAM_TABLE": Code(
         _U,

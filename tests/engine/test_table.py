@@ -276,6 +276,39 @@ def test_copies_of_a_row_enter_a_partitioned_table(lake: Trickle) -> None:
     lake.drop_stream_table("s.copies")
 
 
+def test_a_partition_value_that_iceberg_would_change_is_refused(lake: Trickle) -> None:
+    """It keeps those of identity partitions as Java strings, and readers take the column from there."""
+    lake.sql("CREATE TABLE s.words (id INT, word STRING, x DOUBLE) PARTITIONED BY (word)")
+    lake.sql("INSERT INTO s.words VALUES (1, 'é', -0.0D), (2, 'b', 0.0D), (3, NULL, double('NaN'))")
+    query = "SELECT id, unhex(hex(word)) AS bytes, CAST(unhex(hex(word)) AS STRING) AS word, x FROM s.words"
+    lake.create_stream_table("s.by_word", query, partitioned_by=["word", "x"])
+    lake.create_stream_table("s.by_bucket", query, partitioned_by=["bucket(4, word)", "truncate(1, word)"])
+    lake.sql("INSERT INTO s.words VALUES (4, 'c', 0.0D), (5, 'é', -0.0D)")
+    lake.refresh(["s.by_word", "s.by_bucket"])
+    assert lake.verify("s.by_word").equal
+    # The source is such a table: what it had is lost to all readers alike.
+    lake.sql("INSERT INTO s.words VALUES (6, CAST(X'61FF' AS STRING), 0.0D), (7, '\ufffd', 1.0D)")
+    lake.refresh(["s.by_word", "s.by_bucket"])
+    assert lake.verify("s.by_word").equal
+    assert lake.verify("s.by_bucket").equal
+    lake.alter_stream_table("s.by_bucket", query.replace("hex(word)", "concat(hex(word), 'FF')"))
+    assert lake.verify("s.by_bucket").equal
+    before = lake.status("s.by_word")[0].data_timestamp
+    for make in (
+        lambda: lake.alter_stream_table("s.by_word", query.replace("hex(word)", "concat(hex(word), 'FF')")),
+        lambda: lake.create_stream_table(
+            "s.by_other", "SELECT id, CAST(X'FF' AS STRING) AS word FROM s.words", partitioned_by=["word"]
+        ),
+    ):
+        with pytest.raises(TrickleError, match=r"a value of word, by which .* is not valid UTF-8") as caught:
+            make()
+        assert caught.value.code == "PARTITION_VALUE"
+    assert lake.status("s.by_word")[0].data_timestamp == before
+    assert lake.verify("s.by_word").equal
+    for name in ("s.by_word", "s.by_bucket"):
+        lake.drop_stream_table(name)
+
+
 def test_partitions_order_comments_and_properties(lake: Trickle) -> None:
     lake.sql(
         "CREATE STREAM TABLE s.laid PARTITIONED BY (day(ts), bucket(4, id)) CLUSTER BY (v DESC, k) "

@@ -68,8 +68,9 @@ _TRANSFORMS = {
     "boolean": ("{}",),
     "integer": ("{}", "bucket(3, {})", "truncate(2, {})"),
     "long": ("{}", "bucket(3, {})", "truncate(5, {})"),
+    "double": ("{}",),
     "decimal": ("{}", "bucket(3, {})"),
-    "string": ("{}", "bucket(3, {})", "truncate(1, {})"),
+    "string": ("bucket(3, {})", "truncate(1, {})"),  # as it is: not what is no valid UTF-8
     "binary": ("bucket(3, {})",),
     "date": ("{}", "month({})"),
     "timestamp": ("{}", "day({})"),

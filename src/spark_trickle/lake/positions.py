@@ -21,7 +21,7 @@ from spark_trickle.spark.names import quote
 from spark_trickle.spark.runtime import Local
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 Positions = Mapping[str, Sequence[int]]  # data file (`_file`) -> row positions (`_pos`)
 _NEXT, _THEN = "\x01", "\x00"  # in no path
@@ -158,9 +158,10 @@ def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
     held = handles(session)
     name = f"trickle_{uuid.uuid4().hex}"
     coordinator = held.jvm.org.apache.iceberg.spark.FileRewriteCoordinator.get()
-    columns = [f.name() for f in table.schema().columns()]
+    texts = _partition_texts(table)
+    fields = [(f.name(), f.fieldId() in texts) for f in table.schema().columns()]
     rows = frame.select(
-        *(frame[quote(c)] for c in columns),
+        *(_as_text(frame[quote(name)], name) if is_text else frame[quote(name)] for name, is_text in fields),
         # null: these rows take their row id and version from the commit, like any appended row
         F.lit(None).cast("bigint").alias("_row_id"),
         F.lit(None).cast("bigint").alias("_last_updated_sequence_number"),
@@ -170,10 +171,39 @@ def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
         options = {"rewritten-file-scan-task-set-id": name, "fanout-enabled": "true"}
         with active(session):  # Iceberg's source looks its catalog up in the thread's active session
             rows.write.format("iceberg").options(**options).mode("append").save(name)
+    except Exception as error:
+        for column in (name for name, is_text in fields if is_text):
+            if _NO_TEXT.format(column) in str(error):
+                raise TrickleError(
+                    "PARTITION_VALUE",
+                    f"a value of {column}, by which {table.name()} is partitioned, is not valid UTF-8",
+                ) from None
+        raise
+    else:
         return coordinator.fetchNewFiles(table, name)
     finally:
         coordinator.clearRewrite(table, name)
         held.tables.remove(name)
+
+
+_NO_TEXT = "spark_trickle: the partition value {} is not valid UTF-8"
+
+
+def _partition_texts(table: Java) -> set[int]:
+    """The ids of string columns that are partitions as they are: readers take their values from metadata.
+
+    Iceberg keeps them there as Java strings, which have another value for bytes that are not valid UTF-8.
+    """
+    fields = [f for f in table.spec().fields() if f.transform().isIdentity()]
+    return {f.sourceId() for f in fields if str(table.schema().findType(f.sourceId())) == "string"}
+
+
+def _as_text(column: Column, name: str) -> Column:
+    """The same value, or an error."""
+    from pyspark.sql import functions as F
+
+    valid = column.isNull() | F.is_valid_utf8(column)
+    return F.when(valid, column).otherwise(F.raise_error(F.lit(_NO_TEXT.format(name)))).alias(name)
 
 
 def _delete(session: SparkSession, table: Java, snapshot: int, positions: Positions, commit: Java) -> set[str]:
