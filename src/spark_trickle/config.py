@@ -136,6 +136,12 @@ class Settings(BaseSettings):
         "a snapshot once the source has moved past it, at most one commit per source and refresh; `always` tags every "
         "one; `off` sets none and removes those there are.",
     )
+    rest_catalog_storage: dict[str, str] = Field(
+        default_factory=dict,
+        description="Properties of storage that the REST catalog of `trickle up` gives to its clients with every "
+        "table, such as `s3.endpoint` and `client.region`. Unset, they get none and use their own. A credential here "
+        "is handed to everyone who may read the catalog.",
+    )
     log_level: Literal["OFF", "ERROR", "WARN", "INFO", "DEBUG"] = Field(
         "ERROR", description="Spark's log level. Above ERROR, everything Spark writes goes to standard error."
     )
@@ -345,6 +351,11 @@ class Settings(BaseSettings):
                 raise ValueError(f"{key!r} does not start with 'spark.'")
         return flat
 
+    @field_validator("rest_catalog_storage", mode="before")
+    @classmethod
+    def _properties(cls, value: Any) -> Any:
+        return _flat(value) if isinstance(value, Mapping) else value
+
     @model_validator(mode="after")
     def _warehouse_for_postgres(self) -> Settings:
         if self.catalog_url is not None and self.warehouse is None:
@@ -421,7 +432,8 @@ class Settings(BaseSettings):
         values["location"] = str(self.location)
         values["catalog_url"] = self.shown_catalog if self.is_postgres else None
         values["extra_packages"] = list(self.extra_packages)
-        values["spark_conf"] = {k: "***" if _SECRET.search(k) else v for k, v in self.spark_conf.items()}
+        for name in ("spark_conf", "rest_catalog_storage"):
+            values[name] = {k: "***" if _SECRET.search(k) else v for k, v in values[name].items()}
         return values
 
     def __repr__(self) -> str:

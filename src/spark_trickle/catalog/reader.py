@@ -123,6 +123,12 @@ class CatalogReader:
         statement = select(n.c.namespace).where(n.c.catalog_name == catalog).distinct().order_by(n.c.namespace)
         return tuple(row["namespace"] for row in self._rows(statement))
 
+    def namespace_properties(self, namespace: str, catalog: str = LAKE) -> dict[str, str]:
+        n = tables.iceberg_namespaces
+        one = and_(n.c.catalog_name == catalog, n.c.namespace == namespace, n.c.property_key != "exists")
+        found = self._rows(select(n.c.property_key, n.c.property_value).where(one).order_by(n.c.property_key))
+        return {row["property_key"]: row["property_value"] or "" for row in found}
+
     def stream_table(self, name: TableName) -> StreamTable | None:
         found = self._rows(_one, {"namespace": name.namespace, "name": name.name})
         return next(iter(_with_states(_stream_tables(found))), None)
