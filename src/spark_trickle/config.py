@@ -212,7 +212,12 @@ class Settings(BaseSettings):
             name = str(first["loc"][0]) if first["loc"] else "location"
             why = re.sub(r"^(Value error|Assertion failed), ", "", first["msg"])
             given = values.get(name)
-            hide = given is None or name == "catalog_url" or "://" in str(given) or why.startswith(repr(given))
+            hide = (
+                given is None
+                or name in ("catalog_url", "rest_catalog_storage")
+                or "://" in str(given)
+                or why.startswith(repr(given))
+            )
             shown = "" if hide else f" {given!r}:"
             raise _invalid(name, origin.get(name, "default"), f"{shown} {why}".strip()) from None
 

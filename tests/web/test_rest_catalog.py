@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -390,6 +391,14 @@ def test_reports_are_accepted_and_dropped(client: httpx.Client) -> None:
     refused(client.post(path, content=b"x" * (5 * 1024 * 1024)), 413, "BadRequestException")
 
 
+def test_a_client_that_hangs_up(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    path = f"{client.base_url.path}v1/lake/namespaces/shop/tables/orders/metrics"
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as line:
+        line.sendall(f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\nhalf".encode())
+    assert client.get("v1/config").status_code == 200
+    assert not [r for r in caplog.records if r.levelname == "ERROR"]
+
+
 def test_metadata_that_cannot_be_read(lake: Lake, client: httpx.Client, tmp_path: Path) -> None:
     def load(location: str) -> httpx.Response:
         lake.move(TableName("shop", "orders"), location)
@@ -460,6 +469,10 @@ def test_settings_hide_credentials(tmp_path: Path) -> None:
     )
     assert settings.rest_catalog_storage["s3.secret-access-key"] == "hush"
     assert settings.shown()["rest_catalog_storage"] == {"s3.secret-access-key": "***", "s3.endpoint": "http://m"}
+    with pytest.raises(TrickleError) as caught:
+        Settings.load(tmp_path, rest_catalog_storage=["hush"])
+    assert "rest_catalog_storage" in str(caught.value)
+    assert "hush" not in str(caught.value)
 
 
 def test_thousand_tables_are_listed_quickly(lake: Lake, client: httpx.Client) -> None:

@@ -31,7 +31,7 @@ class Served:
     tr: Trickle
     address: str
 
-    def spark(self, warehouse: str) -> Callable[[str], Rows]:
+    def spark(self, warehouse: str, **more: str) -> Callable[[str], Rows]:
         """Spark's REST client, in a session of its own."""
         session = other_session(self.tr)
         for key, value in {
@@ -41,6 +41,7 @@ class Served:
             ".token": TOKEN,
             ".warehouse": warehouse,
             ".cache-enabled": "false",
+            **{f".{key.replace('_', '-')}": value for key, value in more.items()},
         }.items():
             session.conf.set(f"spark.sql.catalog.rest{key}", value)
         session.sql("USE rest.s")
@@ -107,7 +108,8 @@ def test_spark_reads_the_lake_and_a_cut(lake: Served) -> None:
 
 
 def test_spark_reads_old_snapshots_and_sees_new_ones(lake: Served) -> None:
-    tr, head = lake.tr, lake.spark("lake")
+    # The snapshots that no branch has are fetched when they are asked for.
+    tr, head = lake.tr, lake.spark("lake", snapshot_loading_mode="refs", rest_page_size="2")
     tr.sql("CREATE TABLE s.few (k INT)")
     tr.sql("INSERT INTO s.few VALUES (1)")
     tr.create_stream_table("s.kept", "SELECT k FROM s.few", mode="differential")
@@ -117,6 +119,7 @@ def test_spark_reads_old_snapshots_and_sees_new_ones(lake: Served) -> None:
     assert tr.refresh("s.kept").action is Action.DIFFERENTIAL
     assert head("SELECT * FROM rest.s.kept") == [(1,), (2,)]
     assert head(f"SELECT * FROM rest.s.kept VERSION AS OF {old}") == [(1,)]
+    assert {row[1] for row in head("SHOW TABLES IN rest.s")} >= {"few", "kept", "src", "totals", "big"}
 
 
 @pytest.mark.parametrize(

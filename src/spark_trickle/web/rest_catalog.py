@@ -22,6 +22,7 @@ from urllib.parse import unquote_plus
 
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from spark_trickle.catalog.reader import CatalogReader
 from spark_trickle.config import Settings
@@ -88,6 +89,8 @@ def router(reader: CatalogReader, settings: Settings, read: Read | None = None) 
             answer = await run_in_threadpool(catalog.answer, ask)
         except Refusal as refusal:
             answer = refusal.answer
+        except ClientDisconnect:  # while it sent a body: nobody reads the answer
+            answer = Answer(400)
         headers = {"ETag": answer.tag, "Allow": answer.allow}
         given = {k: v for k, v in headers.items() if v is not None}
         if answer.body is None or request.method == "HEAD":
