@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -211,6 +212,16 @@ def test_scheduler_and_alerts(lake: CatalogStore, client: httpx.Client) -> None:
     assert of(after, "scheduler_lease_seconds") == pytest.approx(30, abs=10)
     assert of(after, "alerts", code="SUSPENDED", severity="error") == 2
     assert of(after, "alerts", code="INTEGRITY", severity="warning") == 1
+
+
+def test_every_metric_is_in_the_docs(lake: CatalogStore, client: httpx.Client) -> None:
+    acquire(lake, [LEASE], Owner.here(), ttl_seconds=30, wait_seconds=0)
+    record(lake, 1, "FULL")
+    served = {family.name for family in text_string_to_metric_families(client.get("/metrics").text)}
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    listed = set(re.findall(r"^\| `(trickle_\w+)", page, re.MULTILINE))
+    ours = {name for name in served if name.startswith("trickle")}
+    assert {name.removesuffix("_total") for name in listed} == ours
 
 
 def test_formats(client: httpx.Client) -> None:
