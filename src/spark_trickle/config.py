@@ -124,6 +124,12 @@ class Settings(BaseSettings):
         description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "
         "another answer every time: refuse it, allow it with a notice, or allow it. Its refreshes are FULL.",
     )
+    rest_catalog_storage: dict[str, str] = Field(
+        default_factory=dict,
+        description="Properties of storage that the REST catalog of `trickle up` gives to its clients with every "
+        "table, such as `s3.endpoint` and `client.region`. Unset, they get none and use their own. A credential here "
+        "is handed to everyone who may read the catalog.",
+    )
     check_definition: Literal["auto", "always", "off"] = Field(
         "auto",
         description="Whether creating a stream table also runs its text as written and compares row count and hash "
@@ -135,12 +141,6 @@ class Settings(BaseSettings):
         description="Tags that keep the source snapshots which stream tables reflect from being expired. `lazy` tags "
         "a snapshot once the source has moved past it, at most one commit per source and refresh; `always` tags every "
         "one; `off` sets none and removes those there are.",
-    )
-    rest_catalog_storage: dict[str, str] = Field(
-        default_factory=dict,
-        description="Properties of storage that the REST catalog of `trickle up` gives to its clients with every "
-        "table, such as `s3.endpoint` and `client.region`. Unset, they get none and use their own. A credential here "
-        "is handed to everyone who may read the catalog.",
     )
     log_level: Literal["OFF", "ERROR", "WARN", "INFO", "DEBUG"] = Field(
         "ERROR", description="Spark's log level. Above ERROR, everything Spark writes goes to standard error."
@@ -434,11 +434,12 @@ class Settings(BaseSettings):
     def shown(self) -> dict[str, Any]:
         """All settings as plain values that may be printed."""
         values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        storage = self.rest_catalog_storage
+        values["rest_catalog_storage"] = {k: "***" if _SECRET.search(k) else v for k, v in storage.items()}
         values["location"] = str(self.location)
         values["catalog_url"] = self.shown_catalog if self.is_postgres else None
         values["extra_packages"] = list(self.extra_packages)
-        for name in ("spark_conf", "rest_catalog_storage"):
-            values[name] = {k: "***" if _SECRET.search(k) else v for k, v in values[name].items()}
+        values["spark_conf"] = {k: "***" if _SECRET.search(k) else v for k, v in self.spark_conf.items()}
         return values
 
     def __repr__(self) -> str:
