@@ -32,8 +32,8 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 @contextmanager
-def asking(store: CatalogStore, settings: Settings) -> Iterator[httpx.Client]:
-    routes = metrics.router(store, settings, leads=lambda: False)
+def asking(store: CatalogStore, settings: Settings, pointers: metrics.Pointers | None = None) -> Iterator[httpx.Client]:
+    routes = metrics.router(store, settings, pointers, leads=lambda: False)
     with served(app_of(routes)) as address, httpx.Client(base_url=address, trust_env=False) as client:
         yield client
 
@@ -144,6 +144,15 @@ def test_stream_tables(lake: CatalogStore, client: httpx.Client) -> None:
     assert of(found, "stream_table_status", **c, status="INITIALIZING") == 1
     assert (of(found, "stream_tables", status="ACTIVE"), of(found, "stream_tables", status="INITIALIZING")) == (2, 1)
     assert not [key for key in found if "_trickle" in str(key)], "hidden state tables have no series"
+
+
+def test_pointers_of_sources_outside_the_lake(lake: CatalogStore, settings: Settings) -> None:
+    moved = {**lake.pointers(), SOURCE: table_pointer(SOURCE, 7)}
+    with asking(lake, settings, lambda: moved) as client:
+        found = scrape(client)
+    assert of(found, "stream_table_pending", table=str(A)) == 1
+    with asking(lake, settings) as client:
+        assert of(scrape(client), "stream_table_pending", table=str(A)) == 0
 
 
 def test_refreshes(lake: CatalogStore, client: httpx.Client) -> None:
