@@ -13,7 +13,7 @@ from spark_trickle.catalog.owner import Owner
 from spark_trickle.catalog.rows import RefreshSum
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.monitor.totals import Totals
-from tests.catalog.records import REVENUE, add_revenue
+from tests.catalog.records import REVENUE
 
 LIMITS = (0.1, 1.0)
 
@@ -81,11 +81,30 @@ def test_rows_that_become_visible_late(store: CatalogStore) -> None:
         assert sum(s.refreshes for s in totals.look(now + timedelta(hours=1))) == 4
 
 
+def test_all_history_is_deleted(store: CatalogStore) -> None:
+    """On SQLite the ids then begin again."""
+    totals, now = Totals(store, LIMITS), datetime.now(UTC)
+    record(store, 7, now - timedelta(hours=1))
+    assert sum(s.refreshes for s in totals.look(now)) == 1
+    with store.write() as tx:
+        tx.connection.execute(tables.refresh_history.delete())
+    assert sum(s.refreshes for s in totals.look(now)) == 1
+    record(store, 1, now)
+    assert sum(s.refreshes for s in totals.look(now)) == 2
+    assert sum(s.refreshes for s in totals.look(now + timedelta(hours=1))) == 2
+
+
 def test_alerts_and_leases(store: CatalogStore) -> None:
     with store.write() as tx:
-        add_revenue(tx)
-        for code in ("SUSPENDED", "INTEGRITY", "SUSPENDED"):
-            tx.add_alert(code, "what happened", name=str(REVENUE), severity="error")
+        for n, code in enumerate(("SUSPENDED", "INTEGRITY", "SUSPENDED")):
+            row = {
+                "created_at": datetime.now(UTC),
+                "severity": "error",
+                "code": code,
+                "name": f"s.t{n}",
+                "message": "x",
+            }
+            tx.connection.execute(insert(tables.alerts).values(**row))
     assert store.alert_counts() == {("INTEGRITY", "error"): 1, ("SUSPENDED", "error"): 2}
     assert store.lease_expires_at("scheduler") is None
     acquire(store, ["scheduler"], Owner.here(), ttl_seconds=30, wait_seconds=0)

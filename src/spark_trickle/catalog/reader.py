@@ -212,7 +212,11 @@ class CatalogReader:
         # Not the id before it: that may be of a row which is not committed yet.
         below = h.c.id < first[0]["id"] if first else true()
         last = self._rows(select(func.max(h.c.id).label("id")).where(h.c.id > after, below))[0]["id"]
-        return after if last is None else int(last)
+        if last is None:
+            # SQLite gives ids again that were the last ones when their rows were deleted.
+            highest = self._rows(select(func.max(h.c.id).label("id")))[0]["id"]
+            return min(after, int(highest or 0))
+        return int(last)
 
     def refresh_sums(self, after: int, upto: int | None, limits: Sequence[float]) -> tuple[RefreshSum, ...]:
         """The refreshes of public stream tables with an id in between (None: no end) that are over, in groups.

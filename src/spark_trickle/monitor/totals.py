@@ -35,7 +35,7 @@ class Totals:
             upto = self._reader.settled(self._upto, now - _LATE)
             if upto > self._upto:
                 add(self._settled, self._reader.refresh_sums(self._upto, upto, self._limits))
-                self._upto = upto
+            self._upto = upto
             found = dict(self._settled)
             add(found, self._reader.refresh_sums(self._upto, None, self._limits))
         return tuple(found.values())
