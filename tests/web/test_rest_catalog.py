@@ -187,6 +187,16 @@ def test_a_cut_is_a_catalog(lake: Lake, address: str) -> None:
     assert ids(reading(address, "month end/1")) == [1, 2, 3]
 
 
+def test_names_of_cuts_that_mean_something_else(lake: Lake, address: str) -> None:
+    first = lake.cut("first")
+    lake.append(3, "c")
+    other, called_lake = lake.cut(first), lake.cut("lake")
+    lake.append(4, "d")
+    assert ids(reading(address, first)) == [1, 2], "a prefix that clients have"
+    assert ids(reading(address, other)) == ids(reading(address, called_lake)) == [1, 2, 3]
+    assert ids(reading(address, "lake")) == [1, 2, 3, 4]
+
+
 def test_private_catalogs_are_not_served(lake: Lake, client: httpx.Client) -> None:
     with lake.store.write() as tx:
         tx.copy_lake("trickle_attempt_1")

@@ -171,12 +171,13 @@ class RestCatalog:
         """The name in the database of the lake, or of a cut that is asked for by its own name or by that one."""
         if name in ("", LAKE):
             return LAKE
-        cuts = self._reader.cuts()
-        for cut in cuts:
-            if name in (cut.name, cut.catalog_name):
-                return cut.catalog_name
-        there = ", ".join((LAKE, *(c.name for c in cuts)))
-        raise Refusal(404, "NoSuchWarehouseException", f"There is no warehouse {name}; there are: {there}.")
+        cuts = {c.name: c.catalog_name for c in self._reader.cuts()}
+        # That one first: clients that have it as their prefix stay with their cut, whatever others are called.
+        catalog = name if name in cuts.values() else cuts.get(name)
+        if catalog is None:
+            there = ", ".join((LAKE, *cuts))
+            raise Refusal(404, "NoSuchWarehouseException", f"There is no warehouse {name}; there are: {there}.")
+        return catalog
 
     def _config(self, ask: Ask) -> Answer:
         prefix = self._catalog(ask.query.get("warehouse", ""))
