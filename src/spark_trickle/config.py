@@ -124,6 +124,12 @@ class Settings(BaseSettings):
         description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "
         "another answer every time: refuse it, allow it with a notice, or allow it. Its refreshes are FULL.",
     )
+    rest_catalog_storage: dict[str, str] = Field(
+        default_factory=dict,
+        description="Properties of storage that the REST catalog of `trickle up` gives to its clients with every "
+        "table, such as `s3.endpoint` and `client.region`. Unset, they get none and use their own. A credential here "
+        "is handed to everyone who may read the catalog.",
+    )
     check_definition: Literal["auto", "always", "off"] = Field(
         "auto",
         description="Whether creating a stream table also runs its text as written and compares row count and hash "
@@ -206,7 +212,12 @@ class Settings(BaseSettings):
             name = str(first["loc"][0]) if first["loc"] else "location"
             why = re.sub(r"^(Value error|Assertion failed), ", "", first["msg"])
             given = values.get(name)
-            hide = given is None or name == "catalog_url" or "://" in str(given) or why.startswith(repr(given))
+            hide = (
+                given is None
+                or name in ("catalog_url", "rest_catalog_storage")
+                or "://" in str(given)
+                or why.startswith(repr(given))
+            )
             shown = "" if hide else f" {given!r}:"
             raise _invalid(name, origin.get(name, "default"), f"{shown} {why}".strip()) from None
 
@@ -345,6 +356,11 @@ class Settings(BaseSettings):
                 raise ValueError(f"{key!r} does not start with 'spark.'")
         return flat
 
+    @field_validator("rest_catalog_storage", mode="before")
+    @classmethod
+    def _properties(cls, value: Any) -> Any:
+        return _flat(value) if isinstance(value, Mapping) else value
+
     @model_validator(mode="after")
     def _warehouse_for_postgres(self) -> Settings:
         if self.catalog_url is not None and self.warehouse is None:
@@ -418,6 +434,8 @@ class Settings(BaseSettings):
     def shown(self) -> dict[str, Any]:
         """All settings as plain values that may be printed."""
         values: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        storage = self.rest_catalog_storage
+        values["rest_catalog_storage"] = {k: "***" if _SECRET.search(k) else v for k, v in storage.items()}
         values["location"] = str(self.location)
         values["catalog_url"] = self.shown_catalog if self.is_postgres else None
         values["extra_packages"] = list(self.extra_packages)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from sqlalchemy import text
 
+from spark_trickle.catalog import tables
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
@@ -362,6 +363,17 @@ def test_the_lake_is_no_private_catalog(store: CatalogStore) -> None:
                 refused()
             assert code_of(error) == "INTERNAL"
     assert store.pointers() == {ORDERS: table_pointer(ORDERS)}
+
+
+def test_properties_of_a_namespace(store: CatalogStore) -> None:
+    n = tables.iceberg_namespaces
+    with store.write() as tx:
+        tx.ensure_namespace("shop")
+        for catalog, key in (("lake", "owner"), ("lake", "comment"), ("other", "secret")):
+            row = {"catalog_name": catalog, "namespace": "shop", "property_key": key, "property_value": f"its {key}"}
+            tx.connection.execute(n.insert().values(**row))
+    assert store.namespace_properties("shop") == {"comment": "its comment", "owner": "its owner"}
+    assert store.namespace_properties("elsewhere") == {}
 
 
 def test_namespaces_are_made_once(store: CatalogStore) -> None:

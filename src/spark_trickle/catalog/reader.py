@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, func, or_, select, tuple_
+from sqlalchemy import Select, and_, bindparam, case, func, or_, select, true, tuple_
 from sqlalchemy.engine import RowMapping
 
 from spark_trickle.catalog import rows, tables
 from spark_trickle.catalog.connection import Database
-from spark_trickle.catalog.rows import Alert, Cost, Garbage, LogEntry, NamedCut
+from spark_trickle.catalog.rows import Alert, Cost, Garbage, LogEntry, NamedCut, RefreshSum
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
@@ -123,6 +123,12 @@ class CatalogReader:
         statement = select(n.c.namespace).where(n.c.catalog_name == catalog).distinct().order_by(n.c.namespace)
         return tuple(row["namespace"] for row in self._rows(statement))
 
+    def namespace_properties(self, namespace: str, catalog: str = LAKE) -> dict[str, str]:
+        n = tables.iceberg_namespaces
+        one = and_(n.c.catalog_name == catalog, n.c.namespace == namespace, n.c.property_key != "exists")
+        found = self._rows(select(n.c.property_key, n.c.property_value).where(one).order_by(n.c.property_key))
+        return {row["property_key"]: row["property_value"] or "" for row in found}
+
     def stream_table(self, name: TableName) -> StreamTable | None:
         found = self._rows(_one, {"namespace": name.namespace, "name": name.name})
         return next(iter(_with_states(_stream_tables(found))), None)
@@ -191,6 +197,55 @@ class CatalogReader:
         newest = select(func.max(h.c.id)).where(h.c.stream_table_id.is_not(None)).group_by(h.c.stream_table_id)
         found = self._rows(select(h).where(h.c.id.in_(newest)))
         return {int(row["stream_table_id"]): rows.history_entry(row) for row in found}
+
+    def running(self) -> frozenset[int]:
+        """The stream tables with a refresh that has begun and not ended; perhaps its process is dead."""
+        h = tables.refresh_history
+        found = self._rows(select(h.c.stream_table_id).where(h.c.state == "RUNNING", h.c.stream_table_id.is_not(None)))
+        return frozenset(int(row["stream_table_id"]) for row in found)
+
+    def settled(self, after: int, before: datetime) -> int:
+        """The last id in the history up to which every refresh ended before a time; that is known up to `after`."""
+        h = tables.refresh_history
+        open_ = and_(h.c.id > after, or_(h.c.ended_at.is_(None), h.c.ended_at >= before))
+        first = self._rows(select(h.c.id).where(open_).order_by(h.c.id).limit(1))
+        # Not the id before it: that may be of a row which is not committed yet.
+        below = h.c.id < first[0]["id"] if first else true()
+        last = self._rows(select(func.max(h.c.id).label("id")).where(h.c.id > after, below))[0]["id"]
+        if last is None:
+            # SQLite gives ids again that were the last ones when their rows were deleted.
+            highest = self._rows(select(func.max(h.c.id).label("id")))[0]["id"]
+            return min(after, int(highest or 0))
+        return int(last)
+
+    def refresh_sums(self, after: int, upto: int | None, limits: Sequence[float]) -> tuple[RefreshSum, ...]:
+        """The refreshes of public stream tables with an id in between (None: no end) that are over, in groups.
+
+        A group has all refreshes of a table with one outcome, and with a duration between two of the limits.
+        """
+        h = tables.refresh_history
+        over = [h.c.id > after, h.c.state != "RUNNING", h.c.name.not_like(f"{_HIDDEN}%", escape="!")]
+        if upto is not None:
+            over.append(h.c.id <= upto)
+        took = func.coalesce(h.c.seconds, 0)
+        bucket = case(*((took <= limit, n) for n, limit in enumerate(limits)), else_=len(limits))
+        keys = [h.c.stream_table_id, h.c.state, h.c.action, bucket.label("bucket")]
+        sums = [func.sum(c).label(c.name) for c in (h.c.seconds, h.c.rows_inserted, h.c.rows_updated, h.c.rows_deleted)]
+        statement = select(*keys, func.count().label("refreshes"), *sums).where(*over).group_by(*keys)
+        return tuple(
+            RefreshSum(
+                stream_table_id=row["stream_table_id"],
+                state=row["state"],
+                action=row["action"],
+                bucket=row["bucket"],
+                refreshes=int(row["refreshes"]),
+                seconds=float(row["seconds"] or 0),
+                rows_inserted=int(row["rows_inserted"]),
+                rows_updated=int(row["rows_updated"]),
+                rows_deleted=int(row["rows_deleted"]),
+            )
+            for row in self._rows(statement)
+        )
 
     def refresh_entry(self, refresh_id: str) -> HistoryEntry | None:
         """The history of one refresh; after OutcomeUnknown its state tells whether the publish happened."""
@@ -272,6 +327,19 @@ class CatalogReader:
         """The newest first."""
         a = tables.alerts
         return tuple(rows.alert(row) for row in self._rows(select(a).order_by(a.c.id.desc()).limit(limit)))
+
+    def alert_counts(self) -> dict[tuple[str, str], int]:
+        """How many alerts nobody has acknowledged, by code and severity."""
+        a = tables.alerts
+        counted = select(a.c.code, a.c.severity, func.count().label("alerts")).where(a.c.acknowledged_at.is_(None))
+        found = self._rows(counted.group_by(a.c.code, a.c.severity).order_by(a.c.code, a.c.severity))
+        return {(row["code"], row["severity"]): int(row["alerts"]) for row in found}
+
+    def lease_expires_at(self, name: str) -> datetime | None:
+        """None: nobody holds it."""
+        held = and_(tables.leases.c.name == name, tables.leases.c.owner_id.is_not(None))
+        found = self._rows(select(tables.leases.c.expires_at).where(held))
+        return found[0]["expires_at"] if found else None
 
     def garbage(self, due: datetime | None = None, limit: int = 1000) -> tuple[Garbage, ...]:
         """The oldest first; with `due`, only what may be deleted at that time."""

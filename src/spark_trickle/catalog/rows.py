@@ -73,6 +73,21 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class RefreshSum:
+    """Refreshes of one stream table that are over and alike."""
+
+    stream_table_id: int | None
+    state: str
+    action: str | None  # None: it failed
+    bucket: int  # by duration
+    refreshes: int
+    seconds: float
+    rows_inserted: int
+    rows_updated: int
+    rows_deleted: int
+
+
+@dataclass(frozen=True, slots=True)
 class Garbage:
     """Files that nothing references any more, to be deleted when `not_before` has passed."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from spark_trickle.errors import TrickleError
 from spark_trickle.spark import runtime
 
 if TYPE_CHECKING:
@@ -217,6 +218,22 @@ def load_metadata(session: SparkSession, pointer_location: str, catalog: str = "
     """The TableMetadata in a metadata file (plain or gzipped)."""
     parser = handles(session).jvm.org.apache.iceberg.TableMetadataParser
     return parser.read(file_io(session, catalog), pointer_location)
+
+
+def read_file(session: SparkSession, location: str) -> bytes:
+    """A small file, such as a metadata file, through the lake's FileIO; FileNotFoundError: there is none."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        stream = file_io(session).newInputFile(location).newStream()
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() in ("NotFoundException", "FileNotFoundException"):
+            raise FileNotFoundError(location) from error
+        raise TrickleError("SPARK_FAILED", f"{location} cannot be read: {why(error)}") from error
 
 
 def static_table(session: SparkSession, location_or_metadata: Java, name: str, catalog: str = "lake") -> Java:

@@ -9,6 +9,7 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.errors import ErrorCode, Kind, Reason, TrickleError
 from spark_trickle.model import Action, Mode, Status, StreamTable
 from spark_trickle.refresh.decide import Decision
+from spark_trickle.refresh.tracing import trace
 from spark_trickle.refresh.work import Done, Work
 from spark_trickle.spark.analyze import data_error
 
@@ -33,6 +34,7 @@ def second_try(error: Exception, decision: Decision, mode: Mode) -> Decision | N
 def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError, *, own: bool = True) -> None:
     """Keep the failure; the old content stays readable. What failed elsewhere is no fault of this table."""
     table = work.table
+    trace(work, error)
     try:
         known = store.refresh_entry(work.refresh_id)
         if known is None or known.state != "RUNNING":

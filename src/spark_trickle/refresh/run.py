@@ -46,6 +46,7 @@ from spark_trickle.refresh.situation import (
     size_of,
 )
 from spark_trickle.refresh.stages import Stages
+from spark_trickle.refresh.tracing import trace
 from spark_trickle.refresh.work import Altered, Done, Made, Request, Run, Work, completed, members, shapes_of
 from spark_trickle.results import RefreshResult
 from spark_trickle.spark.analyze import spark_error
@@ -396,6 +397,8 @@ class Refresher:
                 record_failure(self.store, done, spark_error(error))
             raise
         run.unpublished.clear()
+        for done in staged:
+            trace(done)
         trim(self.store, self.lake, [d.table for d in staged])
 
     def _is_published(self, run: Run, error: BaseException) -> bool | None:

@@ -18,6 +18,7 @@ from spark_trickle.model import RUNS, Status, TableName
 from spark_trickle.schedule import Schedule, ScheduleKind
 
 ENABLED = "scheduler.enabled"  # a setting in the catalog: "false" stops the schedules of the lake
+LEASE = "scheduler"  # of the scheduler that leads
 FIRST_RETRY = 5.0  # seconds after a failure; doubled with every further one
 LAST_RETRY = 600.0
 # A table rests between two refreshes, so that others who wait for its lease, and look every half second, get it.

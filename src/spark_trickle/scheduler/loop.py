@@ -21,13 +21,12 @@ from spark_trickle.model import Status, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.tick import Tick, record_skip
 from spark_trickle.results import RefreshResult
-from spark_trickle.scheduler.decide import ENABLED, Dag, Member, Memory, decide, upstream_reason
+from spark_trickle.scheduler.decide import ENABLED, LEASE, Dag, Member, Memory, decide, upstream_reason
 from spark_trickle.scheduler.members import default_schedule, member
 from spark_trickle.spark.analyze import spark_error
 
 _log = logging.getLogger(__name__)
 
-_LEASE = "scheduler"
 _POLL_SECONDS = 1.0  # after which stream tables that are new or were altered are noticed
 _BY = "schedule"
 
@@ -118,7 +117,7 @@ class Scheduler:
             r.heartbeat.forget(self._lease)
             self._lease = None
             return False
-        lease = r.heartbeat.take(_LEASE)
+        lease = r.heartbeat.take(LEASE)
         if lease is None:
             return False
         self._lease = lease
