@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from spark_trickle.engine import Trickle
 
 PRODUCTS = 2_000
+ROWS = 3_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class Checked:
 Event = Filled | Created | Changed | Refreshed | Checked
 
 
-def run_demo(tr: Trickle, *, rows: int = 300_000, rounds: int = 4, seed: int = 1) -> Iterator[Event]:
+def run_demo(tr: Trickle, *, rows: int = ROWS, rounds: int = 4, seed: int = 1) -> Iterator[Event]:
     """Run the demo on an empty lake; `rows` is the number of order items."""
     shop = _Shop(tr, rows, seed)
     began = time.perf_counter()
@@ -160,8 +161,9 @@ class _Shop:
         self._orders = max(rows // 3, 10)
         self._customers = max(rows // 15, 10)
         self._next_order = self._orders
-        # Small enough for AUTO's ratio, large enough to be seen: a quarter of a percent of the orders.
-        self._step = max(self._orders // 400, 2)
+        # What comes in between two refreshes does not grow with the shop; in a small one it is a quarter of a percent.
+        self._step = min(max(self._orders // 400, 2), 250)
+        self._sides = max(self._orders // self._step, 400)
 
     def run(self, statement: str) -> None:
         self._tr.sql(statement)
@@ -247,7 +249,7 @@ class _Shop:
         return f"CAST(pmod(xxhash64({key}, '{what}', {self._seed}), {sides}) AS INT)"
 
     def _chosen(self, key: str, what: str) -> str:
-        return f"{self._dice(key, what, 400)} = 0"
+        return f"{self._dice(key, what, self._sides)} = 0"
 
     def _count(self, name: str) -> int:
         frame = self._tr.spark.table(name)

@@ -27,6 +27,7 @@ ROWS = 25_000  # more than a small file has
 COLUMNS = {
     "id": "id",
     "i": "CAST(id % 1000 AS INT)",
+    "n": "CASE WHEN id % 5 = 0 THEN NULL ELSE -id END",
     "s": "CASE WHEN id % 7 = 0 THEN NULL ELSE concat('text ', id) END",
     "bytes": "CASE WHEN id % 3 = 0 THEN CAST(unhex(hex(200 + id % 50)) AS STRING) ELSE 'ä' END",
     "d": "CAST(id / 100 AS DECIMAL(12, 2))",
@@ -40,7 +41,7 @@ COLUMNS = {
     "bin": "unhex(hex(id))",
     "yes": "id % 2 = 0",
 }
-KEYS = ("id", "i", "s", "bytes", "d", "wide", "on", "at")
+KEYS = ("id", "i", "n", "s", "bytes", "d", "wide", "on", "at")
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,7 @@ STREAM_TABLES = (
     ("overview", "60s", "SELECT (SELECT count(*) FROM s.idle) AS idle, (SELECT count(*) FROM s.latest) AS latest, "
                         "(SELECT count(*) FROM s.good_days) AS good_days"),
 )  # fmt: skip
+NAMES = tuple(f"s.{name}" for name, _, _ in STREAM_TABLES)
 CHAIN = ("enriched", "spent", "regions", "ranked", "big", "latest")  # enough where each is verified a hundred times
 ORDER = "id, id % {customers} AS customer, CAST(id * 7 % 101 AS DECIMAL(10, 2)) AS amount, date_add(DATE'2026-01-01', "
 

@@ -17,6 +17,7 @@ import typer
 from spark_trickle.cli import functions, service, sources, stream_tables
 from spark_trickle.cli.common import DIFFERS, load_settings, open_lake, output, read_text, shell, state, usage
 from spark_trickle.cli.output import Format, Output, Rows
+from spark_trickle.demo import ROWS
 from spark_trickle.errors import TrickleError
 
 INTERRUPTED = 130
@@ -164,7 +165,7 @@ def version() -> None:
 
 
 def demo(
-    rows: Annotated[int, typer.Option("--rows", min=100, help="Order items to start with.")] = 300_000,
+    rows: Annotated[int, typer.Option("--rows", min=100, help="Order items to start with.")] = ROWS,
     rounds: Annotated[int, typer.Option("--rounds", min=1, max=100, help="Rounds of changes.")] = 4,
     folder: Annotated[Path, typer.Option("--dir", help="Folder of the demo's lake.")] = Path("demo-lakehouse"),
     seed: Annotated[int, typer.Option("--seed", help="Other data, other changes.")] = 1,

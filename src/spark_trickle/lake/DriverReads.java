@@ -28,6 +28,7 @@ import org.apache.iceberg.ManifestContent;
 import org.apache.iceberg.ManifestFile;
 import org.apache.iceberg.ManifestFiles;
 import org.apache.iceberg.ManifestReader;
+import org.apache.iceberg.MetadataColumns;
 import org.apache.iceberg.PartitionField;
 import org.apache.iceberg.PartitionSpec;
 import org.apache.iceberg.Schema;
@@ -39,6 +40,7 @@ import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.expressions.Expressions;
 import org.apache.iceberg.expressions.InclusiveMetricsEvaluator;
 import org.apache.iceberg.io.FileIO;
+import org.apache.iceberg.parquet.ColumnIterator;
 import org.apache.iceberg.parquet.ParquetSchemaUtil;
 import org.apache.iceberg.parquet.ParquetValueReader;
 import org.apache.iceberg.shaded.org.apache.parquet.ParquetReadOptions;
@@ -93,6 +95,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 public class DriverReads {
 
   private static final int LISTS = 200;
+  /** Measured: 120 ns for a cell that becomes a value of Spark, 10 to 15 for one that is passed over. */
+  private static final int PASSED = 8;
   private static final org.apache.iceberg.types.Type.TypeID UUID_TYPE = org.apache.iceberg.types.Type.TypeID.UUID;
 
   /** What is left for Spark to read. */
@@ -161,6 +165,26 @@ public class DriverReads {
       if (!own.isEmpty()) found.put(entry.getKey(), loaded(table.io(), (String) entry.getKey(), own));
     }
     return found;
+  }
+
+  /**
+   * Whether no row of these data files can be one of another file: each took its row id from its own file, which says
+   * that its column of row ids is empty. False where statistics do not tell.
+   */
+  public boolean fresh(List manifests, Table table, Set paths) throws Exception {
+    Integer id = Integer.valueOf(MetadataColumns.ROW_ID.fieldId());
+    Set told = new HashSet();
+    for (int i = 0; i < manifests.size(); i++) {
+      for (Iterator files = filesOf((ManifestFile) manifests.get(i), table).iterator(); files.hasNext(); ) {
+        DataFile file = (DataFile) files.next();
+        if (!paths.contains(file.location())) continue;
+        Map nulls = file.nullValueCounts();
+        Long empty = nulls == null ? null : (Long) nulls.get(id);
+        if (empty == null || empty.longValue() != file.recordCount()) return false;
+        told.add(file.location());
+      }
+    }
+    return told.size() == paths.size();
   }
 
   // -- changes --------------------------------------------------------------------------------------------------------
@@ -532,6 +556,16 @@ public class DriverReads {
       cells -= more;
       if (cells < 0) throw new Unsuited("many pages");
     }
+
+    /** Cells that are passed over, or compared as they are in the file: many of them take as long as one that is kept. */
+    void passed(long more) {
+      cells(more / PASSED);
+    }
+
+    /** Before rows are listed whose keys will be compared. */
+    void refuse(long compared) {
+      if (compared / PASSED > cells) throw new Unsuited("many pages");
+    }
   }
 
   /** Top-level columns of a table, in the order they are asked for. */
@@ -842,38 +876,96 @@ public class DriverReads {
     if (pages == null) {  // nested, or written without an index: its pages cannot be told apart
       budget.cells(count * part.getColumns().size());
       decoder.setPageSource(reader.readRowGroup(block));
-      take(decoder, 0, count, within, 0, type, found);
+      take(decoder, null, 0, count, within, 0, type, found);
       return found;
     }
-    int[] chosen = new int[pages.getPageCount()];
-    int n = 0;
-    long cells = 0;
-    int next = 0;
-    for (int p = 0; p < pages.getPageCount() && next < within.length; p++) {
-      long last = pages.getLastRowIndex(p, count);
-      if (within[next] > last) continue;
-      chosen[n++] = p;
-      cells += last - pages.getFirstRowIndex(p) + 1;
-      while (next < within.length && within[next] <= last) next++;
-    }
-    budget.cells(cells);
-    RowRanges ranges = RowRanges.create(count, IntStream.of(Arrays.copyOf(chosen, n)).iterator(), pages);
-    decoder.setPageSource(reader.readFilteredRowGroup(block, ranges));
+    Chosen chosen = new Chosen(pages, count, within);
+    budget.passed(chosen.rows);
+    budget.cells(within.length);
+    decoder.setPageSource(reader.readFilteredRowGroup(block, chosen.ranges()));
+    Cells cells = new Cells(decoder, part);
     int at = 0;
-    for (int i = 0; i < n; i++) {
-      long end = pages.getLastRowIndex(chosen[i], count) + 1;
-      at = take(decoder, pages.getFirstRowIndex(chosen[i]), end, within, at, type, found);
-    }
+    for (int i = 0; i < chosen.n; i++) at = take(decoder, cells, chosen.first(i), chosen.end(i), within, at, type, found);
     return found;
   }
 
-  /** Decodes the rows from `first` to `end` and keeps those asked for, from the one at `at` on; returns the next. */
+  /** The pages of a column that hold some rows of a row group, which ascend. */
+  private static class Chosen {
+    final OffsetIndex pages;
+    final long count;
+    final int[] numbers;
+    int n = 0;
+    long rows = 0;
+
+    Chosen(OffsetIndex pages, long count, long[] within) {
+      this.pages = pages;
+      this.count = count;
+      numbers = new int[pages.getPageCount()];
+      int next = 0;
+      for (int p = 0; p < pages.getPageCount() && next < within.length; p++) {
+        long last = pages.getLastRowIndex(p, count);
+        if (within[next] > last) continue;
+        numbers[n++] = p;
+        rows += last - pages.getFirstRowIndex(p) + 1;
+        while (next < within.length && within[next] <= last) next++;
+      }
+    }
+
+    RowRanges ranges() {
+      return RowRanges.create(count, IntStream.of(Arrays.copyOf(numbers, n)).iterator(), pages);
+    }
+
+    long first(int i) {
+      return pages.getFirstRowIndex(numbers[i]);
+    }
+
+    long end(int i) {
+      return pages.getLastRowIndex(numbers[i], count) + 1;
+    }
+  }
+
+  /** The cells of a plain column as they are in the file, one after the other, below the reader that decodes them. */
+  private static class Cells {
+    final ColumnIterator column;
+    final int defined;  // the level at which there is a value
+    final PrimitiveType.PrimitiveTypeName physical;
+
+    Cells(ParquetValueReader decoder, MessageType part) {
+      column = (ColumnIterator) decoder.columns().get(0);
+      defined = ((ColumnDescriptor) part.getColumns().get(0)).getMaxDefinitionLevel();
+      physical = part.getType(0).asPrimitiveType().getPrimitiveTypeName();
+    }
+
+    boolean isNull() {
+      return column.currentDefinitionLevel() < defined;
+    }
+
+    void pass() {
+      if (column.currentDefinitionLevel() < defined) column.nextNull();
+      else if (physical == PrimitiveType.PrimitiveTypeName.INT64) column.nextLong();
+      else if (physical == PrimitiveType.PrimitiveTypeName.INT32) column.nextInteger();
+      else if (physical == PrimitiveType.PrimitiveTypeName.DOUBLE) column.nextDouble();
+      else if (physical == PrimitiveType.PrimitiveTypeName.FLOAT) column.nextFloat();
+      else if (physical == PrimitiveType.PrimitiveTypeName.BOOLEAN) column.nextBoolean();
+      else column.nextBinary();
+    }
+  }
+
+  /**
+   * Decodes the rows from `first` to `end` and keeps those asked for, from the one at `at` on; returns the next. `cells`:
+   * how to pass over the others; null: they are decoded, too.
+   */
   private static int take(
-      ParquetValueReader decoder, long first, long end, long[] within, int at, DataType type, Object[] into) {
+      ParquetValueReader decoder, Cells cells, long first, long end, long[] within, int at, DataType type,
+      Object[] into) {
     // Arrays and maps inside other values are used again for the next row, and a copy of the outer value keeps them.
     boolean isNested = type instanceof ArrayType || type instanceof MapType || type instanceof StructType;
     InternalRow row = null;
     for (long r = first; r < end && at < within.length; r++) {
+      if (cells != null && r != within[at]) {
+        cells.pass();
+        continue;
+      }
       row = (InternalRow) decoder.read(isNested ? null : row);
       if (r == within[at]) {
         into[at] = row.isNullAt(0) ? null : InternalRow.copyValue(row.get(0, type));
@@ -943,10 +1035,11 @@ public class DriverReads {
             ? RowRanges.createSingle(group.getRowCount())
             : ColumnIndexFilter.calculateRowRanges(
                 FilterCompat.get(filter), reader.getColumnIndexStore(b), paths, group.getRowCount());
-        long[] matching = live(ranges, first, deleted, budget);
+        long[] matching = listed(ranges, budget);
         for (int k = 0; k < values.length && matching.length > 0; k++) {
           matching = having(reader, b, compared.fields[k], compared.types[k], matching, values[k], budget);
         }
+        matching = live(matching, first, deleted);
         budget.rows(matching.length);
         if (matching.length > 0) rows(reader, b, first, file, matching, asked, null, places, into, budget);
       }
@@ -955,13 +1048,20 @@ public class DriverReads {
     }
   }
 
-  private static long[] live(RowRanges ranges, long start, PositionDeleteIndex deleted, Budget budget) {
-    if (ranges.rowCount() > budget.cells) throw new Unsuited("many pages");
+  private static long[] listed(RowRanges ranges, Budget budget) {
+    budget.refuse(ranges.rowCount());
     long[] found = new long[(int) ranges.rowCount()];
     int n = 0;
-    for (PrimitiveIterator.OfLong rows = ranges.iterator(); rows.hasNext(); ) {
-      long row = rows.nextLong();
-      if (!deleted.isDeleted(start + row)) found[n++] = row;
+    for (PrimitiveIterator.OfLong rows = ranges.iterator(); rows.hasNext(); ) found[n++] = rows.nextLong();
+    return found;
+  }
+
+  private static long[] live(long[] rows, long start, PositionDeleteIndex deleted) {
+    if (deleted.isEmpty()) return rows;
+    long[] found = new long[rows.length];
+    int n = 0;
+    for (int i = 0; i < rows.length; i++) {
+      if (!deleted.isDeleted(start + rows[i])) found[n++] = rows[i];
     }
     return Arrays.copyOf(found, n);
   }
@@ -969,6 +1069,8 @@ public class DriverReads {
   private static long[] having(
       ParquetFileReader reader, int block, Types.NestedField field, DataType type, long[] within, Set values,
       Budget budget) throws Exception {
+    long[] told = havingNumbers(reader, block, field, type, within, values, budget);
+    if (told != null) return told;
     Object[] found = values(reader, block, field, type, within, budget);
     long[] kept = new long[within.length];
     int n = 0;
@@ -976,6 +1078,103 @@ public class DriverReads {
       if (values.contains(found[r] == null ? null : comparable(found[r]))) kept[n++] = within[r];
     }
     return Arrays.copyOf(kept, n);
+  }
+
+  /** The same for whole numbers that are in the file as Spark has them: no value is made. Null: they are not. */
+  private static long[] havingNumbers(
+      ParquetFileReader reader, int block, Types.NestedField field, DataType type, long[] within, Set values,
+      Budget budget) throws Exception {
+    MessageType file = reader.getFileMetaData().getSchema();
+    if (!has(file, field.fieldId())) return null;
+    Schema wanted = new Schema(new Types.NestedField[] {field});
+    MessageType part = ParquetSchemaUtil.pruneColumns(file, wanted);
+    if (!isNumber(part, type)) return null;
+    OffsetIndex pages = index(reader, block, (ColumnDescriptor) part.getColumns().get(0));
+    if (pages == null) return null;
+    Chosen chosen = new Chosen(pages, ((BlockMetaData) reader.getFooter().getBlocks().get(block)).getRowCount(), within);
+    budget.passed(chosen.rows);
+    ParquetValueReader decoder = SparkParquetReaders.buildReader(wanted, part);
+    reader.setRequestedSchema(part);
+    decoder.setPageSource(reader.readFilteredRowGroup(block, chosen.ranges()));
+    Cells cells = new Cells(decoder, part);
+    boolean small = cells.physical == PrimitiveType.PrimitiveTypeName.INT32;
+    Numbers numbers = new Numbers(values);
+    long[] kept = new long[within.length];
+    int n = 0;
+    int at = 0;
+    for (int i = 0; i < chosen.n; i++) {
+      long end = chosen.end(i);
+      for (long r = chosen.first(i); r < end && at < within.length; r++) {
+        boolean has;
+        if (cells.isNull()) {
+          cells.column.nextNull();
+          has = numbers.hasNull;
+        } else {
+          has = numbers.has(small ? cells.column.nextInteger() : cells.column.nextLong());
+        }
+        if (r != within[at]) continue;
+        if (has) kept[n++] = r;
+        at++;
+      }
+    }
+    return Arrays.copyOf(kept, n);
+  }
+
+  /** Whether a column is one of whole numbers, dates or times, whose form in the file is that of Spark. */
+  private static boolean isNumber(MessageType part, DataType type) {
+    if (part.getColumns().size() != 1 || !part.getType(0).isPrimitive()) return false;
+    PrimitiveType column = part.getType(0).asPrimitiveType();
+    LogicalTypeAnnotation meant = column.getLogicalTypeAnnotation();
+    boolean is32 = column.getPrimitiveTypeName() == PrimitiveType.PrimitiveTypeName.INT32;
+    boolean is64 = column.getPrimitiveTypeName() == PrimitiveType.PrimitiveTypeName.INT64;
+    boolean plain = meant == null || meant instanceof LogicalTypeAnnotation.IntLogicalTypeAnnotation
+        && ((LogicalTypeAnnotation.IntLogicalTypeAnnotation) meant).isSigned();
+    if (type.equals(DataTypes.IntegerType)) return is32 && plain;
+    if (type.equals(DataTypes.LongType)) return (is32 || is64) && plain;
+    if (type.equals(DataTypes.DateType)) {
+      return is32 && meant instanceof LogicalTypeAnnotation.DateLogicalTypeAnnotation;
+    }
+    return is64 && (type.equals(DataTypes.TimestampType) || type.equals(DataTypes.TimestampNTZType))
+        && meant instanceof LogicalTypeAnnotation.TimestampLogicalTypeAnnotation
+        && ((LogicalTypeAnnotation.TimestampLogicalTypeAnnotation) meant).getUnit()
+            == LogicalTypeAnnotation.TimeUnit.MICROS;
+  }
+
+  /** A set of whole numbers that is asked millions of times: open addressing, at most half full. */
+  private static class Numbers {
+    final boolean hasNull;
+    private final long[] slots;
+    private final boolean[] taken;
+    private final int mask;
+
+    Numbers(Set values) {
+      hasNull = values.contains(null);
+      mask = Integer.highestOneBit(Math.max(values.size(), 8)) * 4 - 1;
+      slots = new long[mask + 1];
+      taken = new boolean[mask + 1];
+      for (Iterator each = values.iterator(); each.hasNext(); ) {
+        Number value = (Number) each.next();
+        if (value == null) continue;
+        int at = slot(value.longValue());
+        while (taken[at] && slots[at] != value.longValue()) at = (at + 1) & mask;
+        slots[at] = value.longValue();
+        taken[at] = true;
+      }
+    }
+
+    boolean has(long value) {
+      int at = slot(value);
+      while (taken[at]) {
+        if (slots[at] == value) return true;
+        at = (at + 1) & mask;
+      }
+      return false;
+    }
+
+    private int slot(long value) {
+      long mixed = value * 0x9E3779B97F4A7C15L;
+      return (int) (mixed >>> 32) & mask;
+    }
   }
 
   /** What statistics may be asked; null: nothing. */

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from spark_trickle.catalog.recovery import recover
@@ -68,11 +69,26 @@ def _delete_staged(
     if store.was_published(head.snapshotId()):
         return
     if kept.snapshot(head.parentId()) is not None:
-        delete_added(session, staged, [head.snapshotId()])
+        known = {published.location, *(entry.file() for entry in kept.previousFiles())}
+        delete_staged(session, staged, [head.snapshotId()], known)
 
 
 _LOCATION = ("org.apache.iceberg.ContentFile", "location")
 _MANIFEST = "org.apache.iceberg.ManifestFile"
+
+
+def delete_staged(session: SparkSession, staged: Java, snapshots: list[int], known: Container[str]) -> None:
+    """Delete what an attempt put on top of `known` metadata files: the files of its snapshots, and its metadata files.
+
+    Somebody else may delete them at the same time: an attempt that was paused, and who took its leases over.
+    """
+    try:
+        delete_added(session, staged, snapshots)
+    finally:
+        earlier = [str(entry.file()) for entry in staged.previousFiles()]
+        ours = list(takewhile(lambda file: file not in known, reversed(earlier)))
+        # A long chain has forgotten its beginning: then it does not tell whose its files are.
+        delete_files(session, [str(staged.metadataFileLocation()), *(ours if len(ours) < len(earlier) else ())])
 
 
 def delete_added(session: SparkSession, metadata: Java, snapshots: list[int]) -> None:

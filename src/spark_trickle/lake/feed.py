@@ -4,7 +4,8 @@ Works for any pair of snapshots (merge-on-read, copy-on-write, rollback, branch 
 two states. Only files that differ are read:
 
 - rows of added files count +1 and rows of removed files -1; when there are both, rows that were only carried over are
-  cancelled by row version (`_row_id`, `_last_updated_sequence_number`) on v3, else as multisets;
+  cancelled by row version (`_row_id`, `_last_updated_sequence_number`) on v3, else as multisets. Files that say that
+  none of their rows comes from another file need no comparison;
 - a data file in both snapshots whose deletes differ gives the rows that are deleted on one side only. A row at a
   position of a data file never changes, so (`_file`, `_pos`) tells them apart;
 - snapshots that only compact (`replace`) are skipped: the feed is the sum over the stretches between them.
@@ -198,8 +199,11 @@ class _Builder:
                 (*changes.removed, *(was for was, _ in changes.touched)),
                 (),
             )
-        if changes.added and changes.removed:
+        if changes.added and changes.removed and not self._files.are_fresh(old, new, changes):
             self._both_sides(changes.added, changes.removed)
+        elif changes.added and changes.removed:  # a stream table that was recomputed
+            self._one_side(changes.added, 1)
+            self._one_side(changes.removed, -1)
         elif changes.added:
             self._one_side(changes.added, 1)
         elif changes.removed:

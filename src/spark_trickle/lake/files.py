@@ -141,6 +141,21 @@ class FileReader:
         files = self._find(paths, self._jvm.java.util.ArrayList(), at.dataManifests(self._io))
         return self._states(files, self._deletes_by_target([(deletes, targets)], paths))
 
+    def are_fresh(self, old: int, new: int, changes: FileChanges) -> bool:
+        """Whether the files that differ say that none of their rows was carried over from another file (v3).
+
+        Those of stream tables do. A row is then told by its file and its place in it, so no row is on both sides.
+        """
+        states = (*changes.added, *changes.removed)
+        if any(s.first_row_id is None for s in states) or len({s.path for s in states}) < len(states):
+            return False
+        before = self._table.snapshot(old).dataManifests(self._io)
+        after = self._table.snapshot(new).dataManifests(self._io)
+        paths = self._jvm.java.util.HashSet([s.path for s in states])
+        manifests = self._jvm.java.util.ArrayList(self._minus(before, after))
+        manifests.addAll(self._minus(after, before))
+        return bool(self._reader.fresh(manifests, self._table, paths))
+
     def plan(self, snapshot: int) -> tuple[FileState, ...]:
         """All files of a snapshot, as Iceberg plans them."""
         tasks = self._jvm.java.util.ArrayList()

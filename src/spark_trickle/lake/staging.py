@@ -15,7 +15,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.lake import owned
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.changelog import Delta
-from spark_trickle.lake.cleanup import delete_added, delete_files, drop_files
+from spark_trickle.lake.cleanup import delete_files, delete_staged, drop_files
 from spark_trickle.lake.driver_reads import look_up
 from spark_trickle.lake.jvm import Java, handles
 from spark_trickle.lake.positions import Committed, append_and_delete, replace_all
@@ -161,5 +161,5 @@ class Staging:
         metadata = self.attempt.lake.metadata(self.location)
         if self.base is None:
             drop_files(self.attempt.session, metadata)
-        else:
-            delete_added(self.attempt.session, metadata, self.recorded)
+        elif self.location != self.base.location:
+            delete_staged(self.attempt.session, metadata, self.recorded, {self.base.location})
