@@ -19,7 +19,7 @@ def test_threads_compile_a_class_once(spark: SparkSession) -> None:
     """py4j calls methods by the class's name: with two classes of one name a call fails in some threads."""
 
     def count(_: int) -> int:
-        counter = java(spark.sparkContext, "tests.spark", "Counter.java", "tests.spark.Counter")
+        counter = java(spark.sparkContext, "tests.spark", "java", "tests.spark.Counter")
         return int(counter.next())
 
     with ThreadPoolExecutor(8) as pool:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_trickle.lake.jvm import Java, driver_reads, handles
+from spark_trickle.lake import jvm
+from spark_trickle.lake.jvm import Java, handles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +87,7 @@ class FileReader:
         self._table = table
         self._io = table.io()
         self._specs = table.specs()
-        self._reader = driver_reads(session)
+        self._manifests = jvm.manifests(session)
         self._schema_text: str | None = None
         self._spec_text: dict[int, str] = {}
         self._everything: Java = None
@@ -154,7 +155,7 @@ class FileReader:
         paths = self._jvm.java.util.HashSet([s.path for s in states])
         manifests = self._jvm.java.util.ArrayList(self._minus(before, after))
         manifests.addAll(self._minus(after, before))
-        return bool(self._reader.fresh(manifests, self._table, paths))
+        return bool(self._manifests.fresh(manifests, self._table, paths))
 
     def plan(self, snapshot: int) -> tuple[FileState, ...]:
         """All files of a snapshot, as Iceberg plans them."""
@@ -236,10 +237,10 @@ class FileReader:
         return not self._table.snapshot(snapshot).deleteManifests(self._io).isEmpty()
 
     def _read_data(self, manifests: Java) -> Java:
-        return self._reader.dataFiles(manifests, self._table)
+        return self._manifests.dataFiles(manifests, self._table)
 
     def _read_deletes(self, manifests: Java) -> Java:
-        return self._reader.deleteFiles(manifests, self._table)
+        return self._manifests.deleteFiles(manifests, self._table)
 
     def _find(self, paths: set[str], near: Java, manifests: Java) -> Java:
         """The data files of these paths: first among those already read. Paths not found are of dangling deletes."""
@@ -249,7 +250,7 @@ class FileReader:
         found.removeIf(self._h.others(paths, _LOCATION))
         if found.size() < len(paths):
             wanted = self._jvm.java.util.HashSet(self._list(paths - set(self._h.pluck(found, _LOCATION))))
-            found.addAll(self._reader.named(manifests, self._table, wanted))
+            found.addAll(self._manifests.named(manifests, self._table, wanted))
         return found
 
     def _deletes_by_target(

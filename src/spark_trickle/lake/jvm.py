@@ -167,8 +167,18 @@ def handles(session: SparkSession) -> Handles:
 
 
 def driver_reads(session: SparkSession) -> Java:
-    """What reads few rows, and manifests, in one call."""
-    return runtime.java(session.sparkContext, "spark_trickle.lake", "DriverReads.java", "trickle.lake.DriverReads")
+    """What reads few rows in one call."""
+    return runtime.java(session.sparkContext, "spark_trickle.lake", "java", "trickle.lake.DriverReads")
+
+
+def manifests(session: SparkSession) -> Java:
+    """What reads manifests in one call."""
+    return runtime.java(session.sparkContext, "spark_trickle.lake", "java", "trickle.lake.Manifests")
+
+
+def driver_commits(session: SparkSession) -> Java:
+    """What makes small commits in one call."""
+    return runtime.java(session.sparkContext, "spark_trickle.lake", "java", "trickle.lake.DriverCommits")
 
 
 @contextmanager

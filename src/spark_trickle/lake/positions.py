@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.files import FileReader
-from spark_trickle.lake.jvm import Handles, Java, active, driver_reads, handles
-from spark_trickle.spark import runtime
+from spark_trickle.lake.jvm import Handles, Java, active, driver_commits, handles, manifests
 from spark_trickle.spark.names import quote
 from spark_trickle.spark.runtime import Local
 
@@ -66,7 +65,7 @@ def append_and_delete(
     """
     if table.operations().current().formatVersion() < 3:
         raise TrickleError("INTERNAL", f"{table.name()} is not a v3 table: it has no deletion vectors.")
-    java, target = _commits(session), through or table
+    java, target = driver_commits(session), through or table
     local = rows if isinstance(rows, Local) else None
     if _plain(table) and deletes_of is None and (rows is None or (local and java.fits(local.relation, target))):
         return _on_the_driver(session, table, target, local, positions)
@@ -101,12 +100,12 @@ def _on_the_driver(
     session: SparkSession, table: Java, through: Java, rows: Local | None, positions: Positions
 ) -> Committed:
     """One call, no Spark job."""
-    earlier = driver_reads(session).deleted(table, list(positions)) if positions else {}
+    earlier = manifests(session).deleted(table, list(positions)) if positions else {}
     if earlier is None:
         raise TrickleError("INTEGRITY", f"{table.name()} has deletes that name no data file.")
     listed = _NEXT.join(f"{path}{_THEN}{','.join(map(str, sorted(at)))}" for path, at in positions.items())
     relation = None if rows is None else rows.relation
-    return Committed.of(_commits(session).change(table, through, relation, listed, earlier))
+    return Committed.of(driver_commits(session).change(table, through, relation, listed, earlier))
 
 
 def _plain(table: Java) -> bool:
@@ -114,15 +113,11 @@ def _plain(table: Java) -> bool:
     return bool(table.specs().size() == 1 and table.spec().isUnpartitioned())
 
 
-def _commits(session: SparkSession) -> Java:
-    return runtime.java(session.sparkContext, "spark_trickle.lake", "DriverCommits.java", "trickle.lake.DriverCommits")
-
-
 def replace_all(
     session: SparkSession, table: Java, rows: DataFrame | Local, *, through: Java | None = None
 ) -> Committed:
     """Put these rows in the place of all rows, in one commit."""
-    java, target = _commits(session), through or table
+    java, target = driver_commits(session), through or table
     if isinstance(rows, Local) and _plain(table) and java.fits(rows.relation, target):
         return Committed.of(java.replace(table, target, rows.relation))
     frame = rows.frame if isinstance(rows, Local) else rows

@@ -24,28 +24,41 @@ _compiling = threading.Lock()
 _INPUT = "_t_input_"  # what the relations of a prepared statement are called
 
 
-def java(context: Any, package: str, file: str, name: str) -> Any:
-    """An object of a class whose source is a file of a Python package.
+def java(context: Any, package: str, folder: str, name: str) -> Any:
+    """An object of a Java class whose sources are a folder of a Python package.
 
     py4j tells classes apart by their names alone, so a class must not be compiled twice in one JVM: neither by two
     threads nor for another SparkContext.
     """
     with _compiling:
-        return _compiled(context._gateway, package, file, name)
+        return _made(context._gateway, package, folder, name)
+
+
+@cache
+def _made(gateway: Any, package: str, folder: str, name: str) -> Any:
+    nothing = gateway.new_array(gateway.jvm.java.lang.Object, 0)
+    found = _compiled(gateway, package, folder).loadClass(name)
+    return found.getDeclaredConstructor(gateway.new_array(gateway.jvm.java.lang.Class, 0)).newInstance(nothing)
 
 
 @cache  # evicted, it would be compiled twice
-def _compiled(gateway: Any, package: str, file: str, name: str) -> Any:
+def _compiled(gateway: Any, package: str, folder: str) -> Any:
+    """The loader of the classes of a folder, which know each other."""
     jvm = gateway.jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    util = jvm.org.codehaus.commons.compiler.util
+    sources = [f for f in files(package).joinpath(folder).iterdir() if f.name.endswith(".java")]
+    given = gateway.new_array(util.resource.Resource, len(sources))
+    for at, source in enumerate(sources):
+        given[at] = util.resource.StringResource(source.name, source.read_text(encoding="utf-8"))
+    parent = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    made = jvm.java.util.HashMap()
+    compiler = jvm.org.codehaus.janino.Compiler()
     compiler.setSourceVersion(8)  # static methods of interfaces
     compiler.setTargetVersion(8)
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(files(package).joinpath(file).read_text(encoding="utf-8"))
-    made = compiler.getClassLoader().loadClass(name)
-    return made.getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0)).newInstance(
-        gateway.new_array(jvm.java.lang.Object, 0)
-    )
+    compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(parent))
+    compiler.setClassFileCreator(util.resource.MapResourceCreator(made))
+    compiler.compile(given)
+    return util.reflect.ByteArrayClassLoader(made, parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +150,7 @@ def quicken_local_files(context: Any) -> bool:
     from py4j.protocol import Py4JError
 
     try:
-        made = java(context, "spark_trickle.spark", "LocalFiles.java", "trickle.runtime.LocalFiles")
+        made = java(context, "spark_trickle.spark", "hadoop", "trickle.runtime.LocalFiles")
         return bool(made.install(context._jsc.hadoopConfiguration()))
     except Py4JError as error:  # another Hadoop: slower, not wrong
         _log.info("local files are made as Hadoop does: %s", error)
@@ -168,11 +181,11 @@ def remember_classes(context: Any) -> None:
 
 
 def _prepared(context: Any) -> Any:
-    return java(context, "spark_trickle.spark", "Prepared.java", "trickle.runtime.Prepared")
+    return java(context, "spark_trickle.spark", "java", "trickle.runtime.Prepared")
 
 
 def _runtime(context: Any) -> Any:
-    return java(context, "spark_trickle.spark", "Runtime.java", "trickle.runtime.Runtime")
+    return java(context, "spark_trickle.spark", "java", "trickle.runtime.Runtime")
 
 
 def register_functions(session: SparkSession) -> None:

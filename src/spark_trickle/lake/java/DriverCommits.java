@@ -32,7 +32,7 @@ import org.apache.spark.sql.types.StructType;
 /**
  * A small commit to an unpartitioned table in one call, and without a Spark job: few rows are written on the driver by
  * the writer that Spark's own tasks use, positions as deletion vectors. Compiled at its first use by Janino (see
- * Runtime.java).
+ * runtime.py).
  */
 public class DriverCommits {
 
@@ -54,7 +54,7 @@ public class DriverCommits {
    * Append rows (null: none), written through `through`, and delete rows by position, in one commit.
    *
    * `positions` has a part per data file, separated by the character 1: its path, the character 0, and its positions
-   * separated by commas; `earlier` has what is deleted in these files already (DriverReads.deleted). Gives lines: the new snapshot, its parent or nothing, the metadata file, then `key=value` of
+   * separated by commas; `earlier` has what is deleted in these files already (Manifests.deleted). Gives lines: the new snapshot, its parent or nothing, the metadata file, then `key=value` of
    * the summary.
    */
   public String change(Table table, Table through, LocalRelation rows, String positions, Map earlier)

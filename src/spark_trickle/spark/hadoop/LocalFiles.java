@@ -17,7 +17,7 @@ import org.apache.hadoop.io.nativeio.NativeIO;
 
 /**
  * Hadoop's file system for local files starts a process, chmod, for every file that it creates, unless its native library
- * is there; PySpark has none. This one asks the JVM for the same. Compiled at start by Janino (see Runtime.java).
+ * is there; PySpark has none. This one asks the JVM for the same. Compiled at start by Janino (see runtime.py).
  */
 public class LocalFiles {
 

@@ -48,7 +48,7 @@ import scala.runtime.AbstractFunction0;
  *
  * Only plans of one partition and of operators that are known to read their input anew in every run are kept
  * (`OPERATORS`); for all others the answer is null, and Spark runs the statement. Compiled at start by Janino (see
- * Runtime.java).
+ * runtime.py).
  */
 public class Prepared {
 

@@ -1,0 +1,8 @@
+package trickle.lake;
+
+/** What is left for Spark to read. */
+public class Unsuited extends RuntimeException {
+  public Unsuited(String why) {
+    super(why);
+  }
+}
