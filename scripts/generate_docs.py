@@ -120,6 +120,7 @@ def settings() -> str:
 
 def errors() -> str:
     from spark_trickle.errors import CODES, EXIT_CODES, Kind
+    from spark_trickle.spark.analyze import EVALUATION_STATES
 
     meanings = {
         Kind.USER: "the request is wrong: change it",
@@ -131,6 +132,21 @@ def errors() -> str:
     lines += [f"| {kind} | {EXIT_CODES[kind]} | {meanings[kind]} |" for kind in Kind]
     lines += ["", "| code | kind | what happened | what to do |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {c.kind} | {c.meaning} | {c.remedy} |" for name, c in CODES.items()]
+    lines += [
+        "",
+        "## Errors of Spark",
+        "An error of Spark while it computes is sorted by its SQLSTATE. What a row of the sources causes is the "
+        "user's: `EVALUATION_FAILED`. Everything else is `SPARK_FAILED`, which may succeed later: files, network, "
+        "memory, executors. The old content of the stream table stays readable in either case.",
+        "",
+        "| SQLSTATE | what happened | code |",
+        "|---|---|---|",
+        *(
+            f"| {state if len(state) == 5 else f'{state}…'} | {says} | `EVALUATION_FAILED` |"
+            for state, says in EVALUATION_STATES.items()
+        ),
+        "| all others | the environment | `SPARK_FAILED` |",
+    ]
     return "\n".join([*lines, ""])
 
 

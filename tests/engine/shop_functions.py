@@ -47,3 +47,9 @@ async def later(n: int) -> int:
 
 
 decorated = udf(lambda n: n, "int")
+
+
+def zero_fails(value: int) -> int:
+    if value == 0:
+        raise ValueError("zero!")
+    return value

@@ -8,11 +8,12 @@ itself has stays the user's.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from spark_trickle import Action, Trickle
-from spark_trickle.errors import TrickleError
+from spark_trickle.errors import Kind, TrickleError
 
 pytestmark = pytest.mark.spark
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.spark
 TABLES = {
     "o": ("id INT, kid INT, code STRING, v INT", "(1, 1, 'x', 1), (2, 2, '20', 2), (3, 2, '30', 3)"),
     "k": ("kid INT, kind STRING, y INT", "(1, 'text', 0), (2, 'num', 2)"),
+    "zero": ("v INT", "(0), (0)"),
 }
 # The code of order 1 is repaired, and its kind is switched on.
 REPAIR = ("UPDATE s.o SET code = '10' WHERE id = 1", "UPDATE s.k SET kind = 'num', y = 5 WHERE kid = 1")
@@ -72,6 +74,11 @@ CASES = (
         "FROM s.o JOIN s.k ON o.kid = k.kid",
     ),
     Case(
+        "python",
+        "SELECT o.id, zero_fails(CASE WHEN k.kind = 'num' THEN length(o.code) - 1 ELSE 1 END) AS c "
+        "FROM s.o JOIN s.k ON o.kid = k.kid",
+    ),
+    Case(
         "top",
         "SELECT o.id, CASE WHEN k.kind = 'num' THEN CAST(o.code AS INT) END AS n FROM s.o JOIN s.k ON o.kid = k.kid "
         "ORDER BY n DESC NULLS LAST, id LIMIT 2",
@@ -99,6 +106,7 @@ def lake(module_tr: Trickle) -> Trickle:
     for name, (columns, rows) in TABLES.items():
         module_tr.sql(f"CREATE TABLE s.{name} ({columns})")
         module_tr.sql(f"INSERT INTO s.{name} VALUES {rows}")
+    module_tr.create_function("zero_fails", "tests.engine.shop_functions:zero_fails", "int")
     for case in CASES:
         module_tr.create_stream_table(f"s.{case.name}", case.definition, mode="differential")
     module_tr.create_stream_table("s.in_auto", CASES[0].definition)
@@ -123,12 +131,51 @@ def test_an_error_of_the_new_state_is_the_users(lake: Trickle) -> None:
     lake.sql("INSERT INTO s.plain VALUES (1, '1')")
     lake.create_stream_table("s.numbers", "SELECT id, CAST(code AS INT) AS n FROM s.plain")
     lake.sql("INSERT INTO s.plain VALUES (2, 'two')")
-    with pytest.raises(TrickleError, match="CAST_INVALID_INPUT"):
+    with pytest.raises(TrickleError, match="CAST_INVALID_INPUT") as caught:
         lake.refresh("s.numbers")
+    assert (caught.value.code, caught.value.kind) == ("EVALUATION_FAILED", Kind.USER)
+    assert caught.value.message.startswith("s.numbers: ")
+    assert "'two'" in caught.value.message  # the value of the row
+    assert "CAST" in caught.value.message  # the expression
     assert lake.history("s.numbers", limit=1)[0].state == "FAILED"
     lake.sql("DELETE FROM s.plain WHERE id = 2")
     assert lake.refresh("s.numbers").action in (Action.DIFFERENTIAL, Action.NO_DATA)
     assert lake.verify("s.numbers").equal
+
+
+@pytest.mark.parametrize(
+    ("expression", "condition"),
+    [
+        ("100 DIV v", "DIVIDE_BY_ZERO"),
+        ("v + 9223372036854775807L + 1L", "ARITHMETIC_OVERFLOW"),
+        ("CAST(v + 200 AS TINYINT)", "CAST_OVERFLOW"),
+        ("CASE WHEN v = 0 THEN raise_error('no zero') ELSE v END", "no zero"),
+        ("array(1, 2)[v + 5]", "INVALID_ARRAY_INDEX"),
+        ("map(v, 1, v + 0, 2)", "DUPLICATED_MAP_KEY"),
+        ("to_date(concat('x', v), 'yyyy')", "CANNOT_PARSE_TIMESTAMP"),
+        ("(SELECT z.v FROM s.zero z)", "SCALAR_SUBQUERY_TOO_MANY_ROWS"),
+        ("zero_fails(v)", "zero!"),
+    ],
+)
+def test_bad_data_is_not_transient(lake: Trickle, expression: str, condition: str) -> None:
+    """Whoever retries it without a change of the data gets the same error: the kind says so."""
+    with pytest.raises(TrickleError, match=condition) as caught:
+        lake.create_stream_table("s.bad", f"SELECT {expression} AS x FROM s.zero", mode="full")
+    assert (caught.value.code, caught.value.retryable) == ("EVALUATION_FAILED", False), caught.value
+
+
+def test_a_lost_file_may_come_back(lake: Trickle) -> None:
+    lake.sql("CREATE TABLE s.lost (v INT)")
+    lake.sql("INSERT INTO s.lost VALUES (1)")
+    file = Path(lake.spark.sql("SELECT input_file_name() FROM s.lost").head()[0].removeprefix("file:"))
+    aside = file.rename(file.with_suffix(".aside"))
+    with pytest.raises(TrickleError) as caught:
+        lake.create_stream_table("s.regained", "SELECT v + 1 AS v FROM s.lost", mode="full")
+    assert (caught.value.code, caught.value.retryable) == ("SPARK_FAILED", True), caught.value
+    assert caught.value.message.startswith(f"FileNotFoundException: File file:{file} does not exist"), caught.value
+    aside.rename(file)
+    lake.create_stream_table("s.regained", "SELECT v + 1 AS v FROM s.lost", mode="full")
+    assert lake.verify("s.regained").equal
 
 
 def test_divisions_guarded_by_another_table(lake: Trickle) -> None:

@@ -211,7 +211,7 @@ class Runner:
             depth += 1
             if limit >= 0 and depth > limit:
                 raise TrickleError(
-                    "SPARK_FAILED", f"[RECURSION_LEVEL_LIMIT_EXCEEDED] the recursion has more than {limit} levels"
+                    "EVALUATION_FAILED", f"[RECURSION_LEVEL_LIMIT_EXCEEDED] the recursion has more than {limit} levels"
                 )
             previous = self._level(step, depth, previous)
         if shown:

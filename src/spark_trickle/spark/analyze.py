@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -120,8 +120,9 @@ class Analyzer:
             rows = compile_sql(child, PlainLeaves())
             plan: Any = self.session.sql(f"SELECT {listed} FROM ({rows})")._jdf.queryExecution().analyzed()
         except Exception as error:
-            if spark_error(error).code == "SPARK_FAILED":
-                raise spark_error(error) from error
+            problem = spark_error(error)
+            if problem.code in ("SPARK_FAILED", "EVALUATION_FAILED"):
+                raise problem from error
             return None
         columns = plan.projectList()
         found = [columns.apply(n).child() for n in range(len(scalars))]
@@ -196,7 +197,58 @@ def spark_error(error: BaseException) -> TrickleError:
             return TrickleError(code, _first_lines(text))
     if type(error).__name__ in ("AnalysisException", "ParseException"):
         return TrickleError("SYNTAX_ERROR" if "Parse" in type(error).__name__ else "INVALID_QUERY", _first_lines(text))
-    return TrickleError("SPARK_FAILED", _first_lines(text))
+    if getattr(error, "java_exception", None) is not None:  # its text begins with the call and the task that failed
+        innermost = list(_causes(error))[-1]
+        text = f"{innermost.getClass().getSimpleName()}: {innermost.getMessage()}"
+    return TrickleError("EVALUATION_FAILED" if _is_for_a_row(error) else "SPARK_FAILED", _first_lines(text))
+
+
+# What an expression met in a row, by the beginning of Spark's SQLSTATE. docs/errors.md prints it.
+EVALUATION_STATES = {
+    "21000": "a scalar subquery has more than one row",
+    "22": "a value cannot be cast, divided, indexed, parsed or held by its type",
+    "23505": "the same key twice in a map",
+    "38000": "a Python function raises an exception",
+    "39000": "a Python function fails or returns what it did not declare",
+    "42836": "a recursion does not end",
+    "54000": "a value or a plan is larger than Spark's limit",
+    "P0001": "`raise_error`, `assert_true`",
+}
+# Some errors have no SQLSTATE, only a class.
+_EVALUATION_CLASSES = ("ArithmeticException", "DateTimeException", "NumberFormatException", "PythonException")
+
+
+def _is_for_a_row(error: BaseException) -> bool:
+    """Whether an evaluation failed for a row that it met: the data or the definition must change, not the time."""
+    if data_error(error) is None:  # the environment
+        return False
+    for java in _causes(error):
+        name = str(java.getClass().getName())
+        state = _sql_state(java)
+        if state.startswith(tuple(EVALUATION_STATES)) or name.endswith(_EVALUATION_CLASSES):
+            return True
+    return False
+
+
+def _causes(error: BaseException) -> Iterator[Any]:
+    """The Java exceptions of an error, the outermost first."""
+    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    if java is None:  # pyspark keeps none of an error in a Python function, except as what was handled meanwhile
+        java = getattr(error.__context__, "java_exception", None)
+    for _ in range(20):
+        if java is None:
+            return
+        yield java
+        java = java.getCause()
+
+
+def _sql_state(java: Any) -> str:
+    from py4j.protocol import Py4JError
+
+    try:
+        return str(java.getSqlState() or "")
+    except Py4JError:  # not an exception of Spark
+        return ""
 
 
 # What has nothing to do with the values: by class, or in the first line of a message.
@@ -211,14 +263,20 @@ def data_error(error: BaseException) -> str | None:
 
     Spark's errors of this kind have many conditions and SQLSTATEs, and some none: so those are named that are not.
     """
-    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    said: list[str] = []
-    while java is not None and len(said) < 20:
-        said.append(f"{java.getClass().getName()}: {str(java.getMessage()).strip().partition(chr(10))[0]}")
-        java = java.getCause()
+    said = [f"{java.getClass().getName()}: {_headline(str(java.getMessage()))}" for java in _causes(error)]
     if not said or any(sign in text for text in said for sign in _ENVIRONMENT):
         return None
     return said[-1].partition(": ")[2]
+
+
+def _headline(message: str) -> str:
+    """One line that says what happened.
+
+    >>> _headline("Traceback (most recent call last):\\n  File 'a.py', line 1, in f\\nValueError: zero!\\n")
+    'ValueError: zero!'
+    """
+    lines = message.strip().splitlines() or [""]
+    return lines[-1 if lines[0].startswith("Traceback ") else 0]
 
 
 def _condition(error: BaseException) -> str:
