@@ -12,7 +12,7 @@ import pytest
 
 from spark_trickle import Trickle, connect
 from spark_trickle.spark.archive import java_options
-from spark_trickle.spark.runtime import remember_classes
+from spark_trickle.spark.runtime import quicken_local_files, remember_classes
 from spark_trickle.spark.session import ICEBERG, POSTGRES, SQLITE, java_version
 from tests.jvm import PLANNING_JAVA, QUICK_JAVA
 
@@ -98,6 +98,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     remember_classes(session.sparkContext)
+    quicken_local_files(session.sparkContext)
     yield session
     session.stop()
 

@@ -131,12 +131,12 @@ def test_failure_while_staging(group: Trickle) -> None:
     source = tr.store.pointers()[TableName("s", "src")]
     with pytest.raises(TrickleError, match=r"s\.c.*DIVIDE_BY_ZERO") as caught:
         tr.refresh(GROUP)
-    assert caught.value.code == "SPARK_FAILED"
+    assert caught.value.code == "EVALUATION_FAILED"
     assert seen(reader) == old
     assert tr.store.pointers() == {**pointers, source.name: source}
     for name in GROUP:
         entry = tr.history(name, limit=1)[0]
-        assert (entry.state, entry.error_code) == ("FAILED", "SPARK_FAILED")
+        assert (entry.state, entry.error_code) == ("FAILED", "EVALUATION_FAILED")
         assert "DIVIDE_BY_ZERO" in str(entry.error)
     assert private_catalogs(tr) == set()
     assert unreferenced(tr, GROUP) == set()

@@ -26,6 +26,7 @@ def test_threads_compile_a_class_once(spark: SparkSession) -> None:
         assert sorted(pool.map(count, range(16))) == list(range(1, 17))
 
 
+@pytest.mark.spark
 def test_local_files_are_made_without_a_process_for_each(spark: SparkSession, tmp_path: Path) -> None:
     assert quicken_local_files(spark.sparkContext)
     jvm: Any = spark._jvm
@@ -39,6 +40,10 @@ def test_local_files_are_made_without_a_process_for_each(spark: SparkSession, tm
     files.create(path, permission("640"), True, 4096, 1, 1 << 20, None).close()
     assert (tmp_path / "some where" / "file").stat().st_mode & 0o7777 == 0o640
     assert (tmp_path / "some where" / ".file.crc").exists()
+    (tmp_path / "some where").chmod(0o2700)  # new files get its group: chmod lets that be
+    files.setPermission(path.getParent(), permission("755"))
+    assert (tmp_path / "some where").stat().st_mode & 0o7777 == 0o2755
+    (tmp_path / "some where").chmod(0o700)
     files.setPermission(path.getParent(), permission("1777"))
     assert (tmp_path / "some where").stat().st_mode & 0o7777 == 0o1777
 

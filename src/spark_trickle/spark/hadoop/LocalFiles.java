@@ -16,7 +16,7 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.io.nativeio.NativeIO;
 
 /**
- * Hadoop's file system for local files starts a process, chmod, for every file that it creates, unless its native library
+ * Hadoop's file system for local files starts a process, chmod, for every file and folder that it creates, unless its native library
  * is there; PySpark has none. This one asks the JVM for the same. Compiled at start by Janino (see runtime.py).
  */
 public class LocalFiles {
@@ -30,7 +30,7 @@ public class LocalFiles {
     boolean known = now.getClass().equals(LocalFileSystem.class)
         || now.getClass().getName().equals("org.apache.hadoop.hive.ql.io.ProxyLocalFileSystem");
     if (NativeIO.isAvailable() || !known) return false;
-    if (!FileSystems.getDefault().supportedFileAttributeViews().contains("posix")) return false;
+    if (!FileSystems.getDefault().supportedFileAttributeViews().contains("unix")) return false;
     if (now instanceof LocalFileSystem && ((LocalFileSystem) now).getRaw() instanceof Raw) return true;
     LocalFileSystem made = new LocalFileSystem(new Raw());
     made.initialize(LOCAL, conf);
@@ -44,8 +44,13 @@ public class LocalFiles {
   public static class Raw extends RawLocalFileSystem {
     public void setPermission(Path path, FsPermission wanted) throws IOException {
       File file = pathToFile(path);
-      if (file.isDirectory() || wanted.getStickyBit()) {  // chmod leaves the setgid bit of a directory as it is
+      if (wanted.getStickyBit()) {
         super.setPermission(path, wanted);
+        return;
+      }
+      if (file.isDirectory()) {  // as chmod does, the bits that set the user or group of new files stay
+        int now = ((Integer) Files.getAttribute(file.toPath(), "unix:mode")).intValue();
+        Files.setAttribute(file.toPath(), "unix:mode", Integer.valueOf(now & 06000 | wanted.toShort()));
         return;
       }
       String text = wanted.getUserAction().SYMBOL + wanted.getGroupAction().SYMBOL + wanted.getOtherAction().SYMBOL;
