@@ -74,6 +74,9 @@ COMPARABLE_SHARE = 0.5
 # DIFFERENTIAL refreshes that must have been slower than FULL to give up on it: one may only have been a cold start.
 # Not measured.
 SLOW_REFRESHES = 2
+# Recomputations whose faster one tells what the next would take: one may have met a busy machine, older ones a smaller
+# table. Simulated (tests/refresh/test_decide.py).
+RECENT_FULLS = 2
 # Refreshes that are looked at for that. Not measured.
 PAST_REFRESHES = 100
 # What AUTO may spend on trying the way that was slower, as a share of the seconds spent since it was last tried. With

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spark_trickle.catalog.rows import Cost
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.model import Action, Mode
 from spark_trickle.refresh.decide import Change, Past, Situation, decide_by_cost, decide_early
@@ -201,14 +202,25 @@ def test_auto_costs_at_most_a_fifth_more_than_the_better_way(full: float, share:
 
 
 def _past(known: list[tuple[Action, float, str]]) -> Past:
-    """As `past_of` reads it from the history."""
-    full = [(s, code) for action, s, code in known if action is Action.FULL]
-    newest = [action for action, _, _ in known]
-    until_differential = newest.index(Action.DIFFERENTIAL) if Action.DIFFERENTIAL in newest else 0
-    return Past(
-        min(s for s, _ in full),
-        tuple((s, 100) for action, s, _ in known if action is Action.DIFFERENTIAL),
-        all(code == "INITIAL" for _, code in full),
-        sum(s for _, s, code in known[:until_differential] if code == "COST"),
-        sum(s for _, s, _ in known[: newest.index(Action.FULL)]),
-    )
+    return Past.of([Cost(0, action, code, s, {"s.orders": 100}) for action, s, code in known])
+
+
+def test_auto_forgets_what_full_cost_when_the_table_was_small() -> None:
+    """Created over an empty source, filled, and then appended to: 60 s of FULL are not 0.3 s."""
+    known: list[tuple[Action, float, str]] = [(Action.FULL, 60.0, "CHANGE_RATIO"), (Action.FULL, 0.3, "INITIAL")]
+    for _ in range(130):
+        decision = decide_by_cost([orders(100, 10_000)], _past(known), 0.15)
+        known.insert(0, (decision.action, 60.0 if decision.action is Action.FULL else 1.0, decision.reason.code))
+    assert sum(s for _, s, _ in known[:-2]) == 130
+
+
+def test_one_recomputation_of_a_truncated_table_is_forgotten_after_the_next() -> None:
+    known: list[tuple[Action, float, str]] = [
+        (Action.FULL, 60.0, "CHANGE_RATIO"),
+        (Action.FULL, 0.3, "CHANGE_RATIO"),
+        (Action.FULL, 50.0, "INITIAL"),
+    ]
+    for _ in range(130):
+        decision = decide_by_cost([orders(100, 10_000)], _past(known), 0.15)
+        known.insert(0, (decision.action, 60.0 if decision.action is Action.FULL else 1.0, decision.reason.code))
+    assert [action for action, _, _ in known[:-3]].count(Action.FULL) == 1

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # How statements over local relations alone are run: compiling code and broadcasting take longer than a few rows do.
+_DURING_A_JOB = ("EVALUATION_FAILED", "PARTITION_VALUE")
 _LOCAL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -349,8 +350,8 @@ class Attempts:
                 yield attempt
             well = True
         except TrickleError as error:
-            # Refused before or after a job, not during one.
-            well = error.kind in (Kind.USER, Kind.SCHEMA)
+            # Refused before or after a job, not during one, whose other tasks may still run.
+            well = error.kind in (Kind.USER, Kind.SCHEMA) and error.code not in _DURING_A_JOB
             raise
         finally:
             try:

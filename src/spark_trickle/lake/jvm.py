@@ -48,6 +48,7 @@ class TableFacts:
     total_records: int | None
     location: str
     schema: str = ""  # Iceberg's JSON of it, with its nested fields
+    total_bytes: int | None = None  # of its data files
 
 
 class Names:
@@ -267,7 +268,8 @@ def table_facts(session: SparkSession, metadata: Java) -> TableFacts:
     schema = metadata.schema()
     text = iceberg.SchemaParser.toJson(schema)
     snapshot = metadata.currentSnapshot()
-    total = None if snapshot is None else snapshot.summary().get("total-records")
+    summary = None if snapshot is None else snapshot.summary()
+    total, size = (None, None) if summary is None else (summary.get("total-records"), summary.get("total-files-size"))
     return TableFacts(
         uuid=metadata.uuid(),
         format_version=metadata.formatVersion(),
@@ -277,6 +279,7 @@ def table_facts(session: SparkSession, metadata: Java) -> TableFacts:
         total_records=0 if snapshot is None else None if total is None else int(total),
         location=metadata.location(),
         schema=text,
+        total_bytes=0 if snapshot is None else None if size is None else int(size),
     )
 
 

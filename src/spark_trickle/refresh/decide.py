@@ -6,13 +6,21 @@ pointers and metadata, `decide_by_cost` at the size of the change and at past re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from spark_trickle.catalog.rows import Cost
 from spark_trickle.errors import ErrorCode, Reason, TrickleError
 from spark_trickle.model import Action, Mode
-from spark_trickle.thresholds import COLD_START, COMPARABLE_SHARE, EXPLORED, EXPLORED_ONCE, SLOW_REFRESHES
+from spark_trickle.thresholds import (
+    COLD_START,
+    COMPARABLE_SHARE,
+    EXPLORED,
+    EXPLORED_ONCE,
+    RECENT_FULLS,
+    SLOW_REFRESHES,
+)
 
 NO_CHANGE = Reason("NO_CHANGE", "no input changed since the last refresh")
 _NO_RULE = Reason("NOT_INCREMENTAL", "no delta rule")
@@ -50,11 +58,36 @@ class Change:
 class Past:
     """What refreshes of this stream table cost lately, the newest first."""
 
-    full_seconds: float | None = None
+    full_seconds: float | None = None  # of the faster of the newest
     differential: tuple[tuple[float, int], ...] = ()  # (seconds, changed rows)
     filled_once: bool = False  # that FULL was the first fill, perhaps in a process that had just started
     seconds_of_full: float = 0.0  # spent on refreshes that were FULL for their cost, since the last DIFFERENTIAL
     seconds_of_differential: float = 0.0  # spent on those since the last FULL
+
+    @classmethod
+    def of(cls, costs: Iterable[Cost]) -> Past:
+        """From the history of one stream table, the newest first."""
+        full: list[Cost] = []
+        differential: list[tuple[float, int]] = []
+        of_full = of_differential = 0.0
+        for cost in costs:
+            if cost.action is Action.DIFFERENTIAL:
+                differential.append((cost.seconds, sum(cost.rows_changed.values())))
+                of_differential += 0 if full else cost.seconds
+            else:
+                full.append(cost)
+                of_full += cost.seconds if not differential and cost.code == "COST" else 0
+            if cost.code == "ALTERED":
+                break  # before, it was another query
+        # The newest: the inputs may have been far smaller before, and at the first fill they often are.
+        later = [c for c in full if c.code != "INITIAL"]
+        return cls(
+            min((c.seconds for c in (later or full)[:RECENT_FULLS]), default=None),
+            tuple(differential),
+            not later,
+            of_full,
+            of_differential,
+        )
 
 
 def decide_early(s: Situation) -> Decision | None:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -237,6 +237,9 @@ def compile_definition(
         if kept is not whole:
             kept, planner.types = analyzer.annotate(kept, PlainLeaves())
         how = planner.plan(kept, columns)
+        if kept is not whole:  # Spark adds floats where sums of whole numbers are kept
+            floats = _approximate(whole, columns, openness(whole, {}, types))
+            how = replace(how, compare=_fitting(columns, {**floats, **how.compare}))
     except NotIncremental as refusal:
         reason = refusal.why
     except (ValueError, IndexError, KeyError, AttributeError, AssertionError) as error:
@@ -368,6 +371,11 @@ def _adds_decimals(root: Operator, types: Mapping[str, str]) -> bool:
         facts_of(c.function).form in (Form.SUM, Form.AVERAGE) and decimal(types.get(f"{c.name}__arg", ""))
         for c in calls
     )
+
+
+def _approximate(whole: Operator, columns: tuple[Column, ...], found: Openness) -> dict[str, Comparison]:
+    inexact = ((c.name, found.columns.get(n)) for c, n in zip(columns, whole.columns, strict=True))
+    return {name: how for name, how in inexact if how is Comparison.APPROXIMATE}
 
 
 _INEXACT = (Comparison.APPROXIMATE, Comparison.ZERO)

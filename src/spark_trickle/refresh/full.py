@@ -16,9 +16,10 @@ from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.compile import compile_sql
 from spark_trickle.spark.names import quote
 from spark_trickle.spark.order import is_large
-from spark_trickle.sql.algebra import State
+from spark_trickle.sql.algebra import Constant, Explode, Join, Operator, OuterJoin, Recursion, State
 from spark_trickle.sql.identity import row_hash
 from spark_trickle.sql.lineage import origin
+from spark_trickle.thresholds import DRIVER_BYTES
 
 
 class AttemptLeaves:
@@ -91,6 +92,20 @@ def write_full(attempt: Attempt, compiled: Compiled, staging: Staging, instant: 
 
 
 def _from_little(attempt: Attempt, compiled: Compiled) -> bool:
-    """Whether the definition reads few rows, as far as metadata tells."""
-    totals = [attempt.lake.facts(attempt.pointers[name].location).total_records for name in compiled.inputs]
-    return not any(is_large(total) for total in totals)
+    """Whether the definition gives few rows, as far as metadata and its operators tell."""
+    if compiled.root is None or any(_multiplies(op) for op in compiled.root.walk()):
+        return False
+    inputs = [attempt.lake.facts(attempt.pointers[name].location) for name in compiled.inputs]
+    if any(is_large(facts.total_records) for facts in inputs):
+        return False
+    sizes = [facts.total_bytes for facts in inputs]
+    return None not in sizes and sum(size or 0 for size in sizes) <= DRIVER_BYTES
+
+
+def _multiplies(op: Operator) -> bool:
+    """Whether few rows may become many: then it is not computed twice to find out."""
+    if isinstance(op, Join):
+        return len(op.inputs) > 1 and not op.conditions
+    if isinstance(op, OuterJoin):
+        return not op.conditions
+    return isinstance(op, Explode | Recursion | Constant)

@@ -100,7 +100,7 @@ class Runner:
             try:
                 return self.run(steps)
             except Exception as error:
-                if data_error(error) is None:
+                if isinstance(error, TrickleError) or data_error(error) is None:
                     raise
         return self.run(alternatives[-1])
 

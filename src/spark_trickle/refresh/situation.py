@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spark_trickle.catalog.frontier import location_of
-from spark_trickle.catalog.rows import Cost
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.file_schema import shows
@@ -158,22 +157,4 @@ def size_of(lake: Lake, item: Input, feeds: Feeds) -> Change:
 
 
 def past_of(store: CatalogStore, table: StreamTable) -> Past:
-    full: list[Cost] = []
-    differential: list[tuple[float, int]] = []
-    of_full = of_differential = 0.0
-    for cost in store.costs(table.id, limit=PAST_REFRESHES):
-        if cost.action is Action.DIFFERENTIAL:
-            differential.append((cost.seconds, sum(cost.rows_changed.values())))
-            of_differential += 0 if full else cost.seconds
-        else:
-            full.append(cost)
-            of_full += cost.seconds if not differential and cost.code == "COST" else 0
-        if cost.code == "ALTERED":
-            break  # before, it was another query
-    return Past(
-        min((c.seconds for c in full), default=None),
-        tuple(differential),
-        all(c.code == "INITIAL" for c in full),
-        of_full,
-        of_differential,
-    )
+    return Past.of(store.costs(table.id, limit=PAST_REFRESHES))

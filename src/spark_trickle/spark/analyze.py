@@ -232,8 +232,11 @@ def _is_for_a_row(error: BaseException) -> bool:
 
 def _causes(error: BaseException) -> Iterator[Any]:
     """The Java exceptions of an error, the outermost first."""
+    from pyspark.errors import PySparkException
+
     java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    if java is None:  # pyspark keeps none of an error in a Python function, except as what was handled meanwhile
+    if java is None and isinstance(error, PySparkException):
+        # It keeps none of an error in a Python function, except as what was handled meanwhile.
         java = getattr(error.__context__, "java_exception", None)
     for _ in range(20):
         if java is None:

@@ -20,7 +20,10 @@ _QUIET = "-Xlog:cds=off,cds+dynamic=off,class+path=off"
 
 def java_options(java: str, folder: Path | None = None) -> list[str]:
     """What a JVM is started with to use the archive; nothing if there is none."""
-    archive = find(java, folder)
+    try:
+        archive = find(java, folder)
+    except (OSError, RuntimeError):  # no home folder, or another process removes an old one: a slower start
+        return []
     return [] if archive is None else [f"-XX:SharedArchiveFile={archive}", _QUIET]
 
 

@@ -172,6 +172,8 @@ def remember_classes(context: Any) -> None:
 
     def _remembered(place: Any, name: str, found: Any) -> Any:
         if type(found) is JavaPackage:
+            if name[:1].isupper():  # a class that is not there, perhaps not yet: the user may add its jar
+                return found
             found.__class__ = Package
         place.__dict__[name] = found
         return found

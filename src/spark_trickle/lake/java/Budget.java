@@ -4,6 +4,8 @@ package trickle.lake;
 final class Budget {
   /** Measured: 120 ns for a cell that becomes a value of Spark, 10 to 15 for one that is passed over. */
   private static final int PASSED = 8;
+  /** Rows of a row group whose keys are compared: three lists of them, of 32 MB each, are held for a moment. */
+  private static final int LISTED = 4_000_000;
 
   long rows;
   long cells;
@@ -36,6 +38,6 @@ final class Budget {
 
   /** Before rows are listed whose keys will be compared. */
   void refuse(long compared) {
-    if (compared / PASSED > cells) throw new Unsuited("many pages");
+    if (compared > LISTED || compared / PASSED > cells) throw new Unsuited("many pages");
   }
 }

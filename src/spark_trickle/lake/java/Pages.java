@@ -73,6 +73,7 @@ final class Pages {
   static Object[] values(
       ParquetFileReader reader, int block, Types.NestedField field, DataType type, long[] within, Budget budget)
       throws Exception {
+    budget.cells(within.length);
     Object[] found = new Object[within.length];
     if (within.length == 0) return found;
     MessageType file = reader.getFileMetaData().getSchema();
@@ -97,7 +98,6 @@ final class Pages {
     }
     Chosen chosen = new Chosen(pages, count, within);
     budget.passed(chosen.rows);
-    budget.cells(within.length);
     decoder.setPageSource(reader.readFilteredRowGroup(block, chosen.ranges()));
     Cells cells = new Cells(decoder, part);
     int at = 0;
