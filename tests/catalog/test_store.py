@@ -420,21 +420,15 @@ def test_a_named_cut_keeps_the_lake(store: CatalogStore) -> None:
     assert store.namespaces(cut.catalog_name) == ()
 
 
-def test_settings_alerts_and_garbage(store: CatalogStore) -> None:
+def test_settings_and_garbage(store: CatalogStore) -> None:
     now = datetime.now(UTC)
     with store.write() as tx:
         tx.put_setting("a", "1")
         tx.put_setting("a", "2")
-        tx.add_alert("INTEGRITY", "foreign write", name="s.a", severity="error")
-        tx.add_alert("SUSPENDED", "three errors")
         tx.add_garbage("file:/w/a", kind="table", reason="dropped")
         tx.add_garbage("file:/w/b", not_before=now + timedelta(hours=1))
     assert store.setting("a") == "2"
     assert store.setting("b") is None
-    newest, oldest = store.alerts()
-    assert (newest.code, newest.name, newest.severity) == ("SUSPENDED", None, "warning")
-    assert (oldest.code, oldest.name, oldest.severity) == ("INTEGRITY", "s.a", "error")
-    assert store.alerts(limit=1) == (newest,)
     assert [g.location for g in store.garbage()] == ["file:/w/a", "file:/w/b"]
     (due,) = store.garbage(due=now)
     assert (due.kind, due.location, due.reason) == ("table", "file:/w/a", "dropped")

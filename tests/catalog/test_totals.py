@@ -96,11 +96,11 @@ def test_all_history_is_deleted(store: CatalogStore) -> None:
 
 def test_alerts_and_leases(store: CatalogStore) -> None:
     with store.write() as tx:
-        for n, code in enumerate(("SUSPENDED", "INTEGRITY", "SUSPENDED")):
+        for n, kind in enumerate(("SUSPENDED", "INTEGRITY", "SUSPENDED")):
             row = {
                 "created_at": datetime.now(UTC),
                 "severity": "error",
-                "code": code,
+                "kind": kind,
                 "name": f"s.t{n}",
                 "message": "x",
             }

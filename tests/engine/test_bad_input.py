@@ -204,7 +204,7 @@ def test_stream_tables_written_behind_our_back(lake: Trickle) -> None:
     assert result.action is Action.REINITIALIZE
     assert result.reason.startswith("INTEGRITY: somebody else wrote to s.auto")
     alert = lake.store.alerts()[0]
-    assert (alert.code, alert.name) == ("INTEGRITY", "s.auto")
+    assert (alert.kind, alert.name) == ("INTEGRITY", "s.auto")
     assert lake.refresh("s.strict", mode="full").action is Action.FULL
     assert lake.status("s.strict")[0].status is Status.ACTIVE
     lake.spark.sql("DROP TABLE s.auto")

@@ -130,11 +130,11 @@ def test_a_source_that_refuses_tags(always: Trickle) -> None:
     allow_no_commits(always, "s.refuses")
     always.create_stream_table("s.refuses_st", "SELECT id FROM s.refuses", mode="differential")
     assert always.verify("s.refuses_st").equal
-    said = [a for a in always.store.alerts() if a.code == "UNPROTECTED"]
+    said = [a for a in always.store.alerts() if a.kind == "UNPROTECTED"]
     assert [a.name for a in said] == ["s.refuses"]
     assert always.refresh("s.refuses_st").action is Action.NO_DATA
     always.drop_stream_table("s.refuses_st")
-    assert len([a for a in always.store.alerts() if a.code == "UNPROTECTED"]) == 1
+    assert len([a for a in always.store.alerts() if a.kind == "UNPROTECTED"]) == 1
 
 
 def test_threads_that_refresh_at_once_do_not_meet_in_the_tags(lake: Trickle) -> None:
@@ -146,7 +146,7 @@ def test_threads_that_refresh_at_once_do_not_meet_in_the_tags(lake: Trickle) -> 
         lake.sql("INSERT INTO s.busy VALUES (1, 1)")
         with ThreadPoolExecutor(len(names)) as pool:
             assert {r.action for r in pool.map(lake.refresh, names)} == {Action.DIFFERENTIAL}
-    assert not [a for a in lake.store.alerts() if a.code == "UNPROTECTED" and a.name == "s.busy"]
+    assert not [a for a in lake.store.alerts() if a.kind == "UNPROTECTED" and a.name == "s.busy"]
     assert tags(lake, "s.busy") == set()
 
 

@@ -98,7 +98,7 @@ def test_a_failed_upstream_is_named(store: CatalogStore, settings: Settings) -> 
     assert [found[n].failed_upstream for n in ("s.a", "s.b", "s.c")] == [None, "s.a", None]
     controls.resume(store, A, 0)
     assert {s.failed_upstream for s in status(store, settings)} == {None}
-    assert [a.code for a in store.alerts()] == ["RESUMED", "SUSPENDED"]
+    assert [a.kind for a in store.alerts()] == ["RESUMED", "SUSPENDED"]
 
 
 def test_controls_wait_for_a_refresh_and_say_whose(store: CatalogStore) -> None:

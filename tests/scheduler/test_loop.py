@@ -151,12 +151,12 @@ def test_a_failing_one_is_suspended_its_consumers_are_skipped_and_others_go_on(
     wait(60, lambda: lake.history("s.e", limit=1)[0].action is Action.SKIP)
     assert "s.d" in str(lake.history("s.e", limit=1)[0].reason)
     assert "DIVIDE_BY_ZERO" in str(lake.status("s.d")[0].last_error)
-    assert [a.code for a in lake.alerts() if a.name == "s.d"] == ["SUSPENDED"]
+    assert [a.kind for a in lake.alerts() if a.name == "s.d"] == ["SUSPENDED"]
     lake.sql("DELETE FROM s.t WHERE v = 0")
     lake.sql("ALTER STREAM TABLE s.d RESUME")
     rows = count(lake, "t")
     wait(120, lambda: count(lake, "d") == rows and not lake.status("s.e")[0].pending)
-    assert [a.code for a in lake.alerts() if a.name == "s.d"] == ["RESUMED", "SUSPENDED"]
+    assert [a.kind for a in lake.alerts() if a.name == "s.d"] == ["RESUMED", "SUSPENDED"]
 
 
 def test_suspend_resume_and_the_switch_of_the_lake(lake: Trickle) -> None:

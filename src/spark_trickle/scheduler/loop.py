@@ -263,16 +263,12 @@ class Scheduler:
                 return
             if not table.consecutive_errors:
                 self._failed_at[table.id] = datetime.now(UTC)
+            if table.status is Status.ERROR:
+                _log.error("%s is not refreshed any more: %s", name, error.message)
             with store.write() as tx:
                 if tx.suspend_failing(table.id, limit):
                     times = f"{table.consecutive_errors} failures in a row"
-                    message = f"{name} is suspended after {times}: {error.message}"
-                    tx.add_alert("SUSPENDED", message, name=str(name), severity="error")
-                    _log.error(message)
-                elif table.status is Status.ERROR:
-                    message = f"{name} is not refreshed any more: {error.message}"
-                    tx.add_alert("REFRESH_FAILED", message, name=str(name), severity="error")
-                    _log.error(message)
+                    tx.alerts.raise_("SUSPENDED", f"{name} is suspended after {times}: {error.message}", str(name))
         except TrickleError as second:
             _log.warning("the failure of %s could not be recorded: %s", name, second)
 

@@ -1,0 +1,224 @@
+"""Alerts: their kinds in one table, how one is raised, how it ends, and the notices that tell of both.
+
+There is at most one open alert of a kind and a stream table: what happens again counts up. Raising and ending an alert
+happens in the transaction of what it is about, and so does its notice.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from sqlalchemy import Connection, and_, delete, func, insert, select, update
+
+from spark_trickle.catalog import rows
+from spark_trickle.catalog.connection import Database
+from spark_trickle.catalog.rows import Alert
+from spark_trickle.catalog.tables import alerts, outbox
+
+AlertKind = Literal[
+    "STALE",
+    "REFRESH_FAILED",
+    "REINITIALIZE_NEEDED",
+    "GROUP_FAILED",
+    "SUSPENDED",
+    "RESUMED",
+    "INTEGRITY",
+    "REWRITTEN",
+    "UNPROTECTED",
+    "SNAPSHOT_EXPIRING",
+    "CHANGE_LOG_GROWING",
+    "REFRESH_COMPLETED",
+]
+Severity = Literal["info", "warning", "error"]
+
+
+class Ends(StrEnum):
+    """How an alert ends."""
+
+    RECOVERY = "when it is over"
+    QUIET = "an hour after it was last seen"
+    AT_ONCE = "it is an event"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    severity: Severity
+    ends: Ends
+    meaning: str
+    remedy: str
+
+
+KINDS: dict[AlertKind, Kind] = {
+    "STALE": Kind(
+        "warning",
+        Ends.RECOVERY,
+        "The content is more than `alert_stale_periods` periods of its schedule behind its sources.",
+        "`trickle status` names the upstream it waits for; `trickle history NAME` says how long refreshes take: give "
+        "it a longer schedule, or raise `max_concurrent_refreshes`.",
+    ),
+    "REFRESH_FAILED": Kind(
+        "error",
+        Ends.RECOVERY,
+        "A refresh failed; a transient failure counts from the second one in a row. The old content stays readable.",
+        "The message says what to do; the code is in [errors.md](errors.md). Transient failures are tried again.",
+    ),
+    "REINITIALIZE_NEEDED": Kind(
+        "error",
+        Ends.RECOVERY,
+        "What changed cannot be known any more, and mode DIFFERENTIAL does not allow to recompute.",
+        "`trickle refresh NAME --mode full`, once; or mode AUTO, which does so by itself.",
+    ),
+    "GROUP_FAILED": Kind(
+        "error",
+        Ends.RECOVERY,
+        "Stream tables that are published together were not: one of them failed.",
+        "Mend the one that the message names, and refresh the group again.",
+    ),
+    "SUSPENDED": Kind(
+        "error",
+        Ends.RECOVERY,
+        "A stream table is off its schedule: after `max_consecutive_errors` failures, or (severity info) by hand.",
+        "Mend what the message names, then `trickle resume NAME`.",
+    ),
+    "RESUMED": Kind(
+        "info", Ends.AT_ONCE, "A stream table that was SUSPENDED or in ERROR is back on its schedule.", "Nothing."
+    ),
+    "INTEGRITY": Kind(
+        "warning",
+        Ends.QUIET,
+        "Somebody else wrote to a stream table or dropped it, or a stored row was missing. It is recomputed, except in "
+        "mode DIFFERENTIAL.",
+        "Find who writes to it; nobody but Trickle may. In mode DIFFERENTIAL refresh it once with mode FULL.",
+    ),
+    "REWRITTEN": Kind(
+        "warning",
+        Ends.QUIET,
+        "Somebody else compacted a stream table, which costs its hidden columns. It is recomputed, except in mode "
+        "DIFFERENTIAL.",
+        "Take it out of other engines' maintenance.",
+    ),
+    "UNPROTECTED": Kind(
+        "warning",
+        Ends.QUIET,
+        "A source refuses the tags that keep the snapshots which stream tables reflect.",
+        "Let Trickle commit tags to it, or keep its snapshots for longer than stream tables lag.",
+    ),
+    "SNAPSHOT_EXPIRING": Kind(
+        "warning",
+        Ends.RECOVERY,
+        "A source snapshot that a stream table reflects is no longer its newest, has no tag, and has passed 80 % of "
+        "the age (`history.expire.max-snapshot-age-ms`) at which it may be expired.",
+        "Refresh the stream table, let the source keep its snapshots longer, or set `protect`.",
+    ),
+    "CHANGE_LOG_GROWING": Kind(
+        "warning",
+        Ends.RECOVERY,
+        "The change log of a stream table has more than `alert_change_log_entries` entries that a consumer has not "
+        "read. Beyond 500 the oldest go, and the consumer compares snapshots.",
+        "See why its consumers are not refreshed: `trickle status`.",
+    ),
+    "REFRESH_COMPLETED": Kind(
+        "info",
+        Ends.AT_ONCE,
+        "A refresh changed a stream table. Only for those that the setting `alert_completed` names.",
+        "Nothing.",
+    ),
+}
+FAILURES: tuple[AlertKind, ...] = ("REFRESH_FAILED", "REINITIALIZE_NEEDED", "GROUP_FAILED")
+
+_SHORT = 600  # characters of a message in a NOTIFY
+_PAYLOAD = 7999  # bytes that PostgreSQL takes
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What is told: an alert was raised, or is resolved."""
+
+    id: str
+    event: Literal["raised", "resolved"]
+    at: datetime
+    message: str
+    alert: Alert
+
+    def json(self, longest: int | None = None) -> str:
+        alert = {k: v for k, v in asdict(self.alert).items() if k != "message"}
+        shown = {"id": self.id, "event": self.event, "at": self.at, "message": self.message[:longest], "alert": alert}
+        return json.dumps(shown, default=lambda moment: moment.isoformat(), ensure_ascii=False)
+
+
+class Alerts:
+    """Writes alerts in one transaction. `channel` is that of PostgreSQL's NOTIFY; None: nobody is notified."""
+
+    def __init__(self, database: Database, connection: Connection, channel: str | None) -> None:
+        self._database, self._connection, self._channel = database, connection, channel
+
+    def raise_(self, kind: AlertKind, message: str, name: str, severity: Severity | None = None) -> None:
+        """A new alert, with a notice; or one more occurrence of the one that is open."""
+        now = datetime.now(UTC)
+        known = KINDS[kind]
+        statement = self._database.insert(alerts).values(
+            created_at=now,
+            last_seen_at=now,
+            severity=severity or known.severity,
+            kind=kind,
+            name=name,
+            message=message,
+            occurrences=1,
+            resolved_at=now if known.ends is Ends.AT_ONCE else None,
+        )
+        again = {"occurrences": alerts.c.occurrences + 1, "last_seen_at": now, "message": message}
+        found = self._connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=["kind", "name"], index_where=alerts.c.resolved_at.is_(None), set_=again
+            ).returning(alerts)
+        )
+        alert = rows.alert(found.mappings().one())
+        if alert.occurrences == 1:
+            self._tell("raised", now, message, alert)
+
+    def resolve(self, name: str, kinds: Collection[AlertKind] | None, why: str, *, silently: bool = False) -> bool:
+        """End the open alerts of a stream table, of these kinds or all. Returns whether there was one."""
+        chosen = alerts.c.name == name
+        if kinds is not None:
+            chosen = and_(chosen, alerts.c.kind.in_(sorted(kinds)))
+        return self._resolve(chosen, why, silently=silently)
+
+    def resolve_seen(self, alert: Alert, why: str, *, silently: bool = False) -> bool:
+        """End this alert, unless it has happened again since it was read."""
+        chosen = and_(alerts.c.id == alert.id, alerts.c.occurrences == alert.occurrences)
+        return self._resolve(chosen, why, silently=silently)
+
+    def _resolve(self, chosen: Any, why: str, *, silently: bool) -> bool:
+        now = datetime.now(UTC)
+        ended = update(alerts).where(chosen, alerts.c.resolved_at.is_(None)).values(resolved_at=now).returning(alerts)
+        found = [rows.alert(row) for row in self._connection.execute(ended).mappings()]
+        for alert in sorted(found, key=lambda a: a.id):
+            if not silently:
+                self._tell("resolved", now, f"{alert.kind} of {alert.name} is over: {why}", alert)
+        return bool(found)
+
+    def recovered(self, name: str, why: str, *, resumed: bool = False) -> None:
+        """A stream table works again: its failures are over. `resumed` says so even if it was not suspended."""
+        self.resolve(name, FAILURES, why)
+        if self.resolve(name, ("SUSPENDED",), why, silently=True) or resumed:
+            self.raise_("RESUMED", f"{name} is back on its schedule: {why}", name)
+
+    def forget(self, before: datetime) -> None:
+        """Delete what was resolved before a time."""
+        self._connection.execute(delete(alerts).where(alerts.c.resolved_at < before))
+
+    def _tell(self, event: Literal["raised", "resolved"], now: datetime, message: str, alert: Alert) -> None:
+        notice = Notice(uuid.uuid4().hex, event, now, message, alert)
+        values = {"notice": notice.id, "body": notice.json(), "created_at": now, "next_at": now, "attempts": 0}
+        self._connection.execute(insert(outbox).values(**values))
+        if self._channel and not self._database.is_sqlite:
+            payload = notice.json(_SHORT)
+            if len(payload.encode("utf-8", "replace")) > _PAYLOAD:
+                payload = json.dumps({"id": notice.id, "event": event, "alert": {"id": alert.id, "kind": alert.kind}})
+            self._connection.execute(select(func.pg_notify(self._channel, payload)))
