@@ -58,6 +58,7 @@ ErrorCode = Literal[
     "UNKNOWN_FUNCTION",
     "FUNCTION_UNAVAILABLE",
     "INVALID_SINCE",
+    "INVALID_KIND",
     "INVALID_SOURCE",
     "UNKNOWN_SOURCE",
     "UNKNOWN_CUT",
@@ -162,6 +163,7 @@ CODES: dict[ErrorCode, Code] = {
         "The start of a change feed cannot be understood.",
         "Give a snapshot id, a time with its zone, or the token that an earlier call returned.",
     ),
+    "INVALID_KIND": Code(_U, "There is no such kind of alert.", "docs/alerts.md lists them."),
     "INVALID_SOURCE": Code(
         _U,
         "A table outside the lake cannot be registered as a source.",

@@ -488,7 +488,7 @@ def test_a_transaction_that_fails_leaves_nothing(store: CatalogStore) -> None:
         tx.update_stream_table(id, status=Status.ACTIVE)
         tx.finish_refresh("r1", state="COMPLETED", action=Action.FULL, reason=None)
         tx.add_cut("c")
-        tx.add_alert("x", "y")
+        tx.alerts.raise_("STALE", "y", "s.a")
         assert tx.delete_pointer(REVENUE)
         raise KeyboardInterrupt
     assert all_rows(store) == before

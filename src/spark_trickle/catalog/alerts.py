@@ -20,6 +20,7 @@ from spark_trickle.catalog import rows
 from spark_trickle.catalog.connection import Database
 from spark_trickle.catalog.rows import Alert
 from spark_trickle.catalog.tables import alerts, outbox
+from spark_trickle.errors import TrickleError
 
 AlertKind = Literal[
     "STALE",
@@ -130,9 +131,10 @@ KINDS: dict[AlertKind, Kind] = {
         "Nothing.",
     ),
 }
+_SUSPENDED: tuple[AlertKind, ...] = ("SUSPENDED",)
 FAILURES: tuple[AlertKind, ...] = ("REFRESH_FAILED", "REINITIALIZE_NEEDED", "GROUP_FAILED")
 
-_SHORT = 600  # characters of a message in a NOTIFY
+_SHORT = 500  # characters of a message in a NOTIFY
 _PAYLOAD = 7999  # bytes that PostgreSQL takes
 
 
@@ -146,10 +148,24 @@ class Notice:
     message: str
     alert: Alert
 
+    def fields(self, longest: int | None = None) -> dict[str, Any]:
+        """As values of JSON."""
+        alert = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in asdict(self.alert).items()}
+        alert["message"] = self.alert.message[:longest]
+        found = {"id": self.id, "event": self.event, "at": self.at.isoformat(), "message": self.message[:longest]}
+        return {**found, "alert": alert}
+
     def json(self, longest: int | None = None) -> str:
-        alert = {k: v for k, v in asdict(self.alert).items() if k != "message"}
-        shown = {"id": self.id, "event": self.event, "at": self.at, "message": self.message[:longest], "alert": alert}
-        return json.dumps(shown, default=lambda moment: moment.isoformat(), ensure_ascii=False)
+        return json.dumps(self.fields(longest), ensure_ascii=False)
+
+    @classmethod
+    def of(cls, text: str) -> Notice:
+        shown = json.loads(text)
+        alert: dict[str, Any] = {
+            k: datetime.fromisoformat(v) if v and k.endswith("_at") else v for k, v in shown["alert"].items()
+        }
+        at = datetime.fromisoformat(shown["at"])
+        return cls(shown["id"], shown["event"], at, shown["message"], Alert(**alert))
 
 
 class Alerts:
@@ -206,7 +222,7 @@ class Alerts:
     def recovered(self, name: str, why: str, *, resumed: bool = False) -> None:
         """A stream table works again: its failures are over. `resumed` says so even if it was not suspended."""
         self.resolve(name, FAILURES, why)
-        if self.resolve(name, ("SUSPENDED",), why, silently=True) or resumed:
+        if self.resolve(name, _SUSPENDED, why, silently=True) or resumed:
             self.raise_("RESUMED", f"{name} is back on its schedule: {why}", name)
 
     def forget(self, before: datetime) -> None:
@@ -222,3 +238,13 @@ class Alerts:
             if len(payload.encode("utf-8", "replace")) > _PAYLOAD:
                 payload = json.dumps({"id": notice.id, "event": event, "alert": {"id": alert.id, "kind": alert.kind}})
             self._connection.execute(select(func.pg_notify(self._channel, payload)))
+
+
+def alert_kind(text: str) -> AlertKind:
+    """The kind of that name, in whatever case."""
+    for kind in KINDS:
+        if kind == text.strip().upper().replace("-", "_"):
+            return kind
+    raise TrickleError(
+        "INVALID_KIND", f"{text!r} is not a kind of alert", hint=f"There are: {', '.join(sorted(KINDS))}."
+    )

@@ -173,7 +173,7 @@ def _member(run: Run, done: Done, owner: TableName | None, alerts: Alerts = ()) 
 
 
 def _change(run: Run, done: Done, owner: TableName | None, alerts: Alerts) -> CatalogChange:
-    staging, action, reason = done.made.staging, done.decision.action, done.decision.reason
+    staging, action = done.made.staging, done.decision.action
     frontier = _dependencies(run, done)
     if action is Action.SKIP:  # created empty: it has no frontier yet
         frontier = tuple(Dependency(d.input, d.kind, d.columns) for d in frontier)

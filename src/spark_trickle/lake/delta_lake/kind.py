@@ -55,6 +55,9 @@ class DeltaLake:
         new = Version.of(location)
         return self.logs.unreadable(new.at(snapshot_id), new)
 
+    def expires(self, *_: object) -> None:
+        return None  # files go when somebody runs VACUUM, which asks only how old they are
+
     def lost(self, location: str, then: Dependency) -> Problem | None:
         assert then.pointer is not None
         gone = self.logs.unreadable(Version.of(then.pointer), Version.of(location), whole=True)

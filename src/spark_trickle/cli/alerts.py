@@ -1,0 +1,89 @@
+"""`trickle alerts`: what somebody should know."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from spark_trickle.cli.common import open_store, output, usage
+from spark_trickle.cli.output import Output, grid
+
+if TYPE_CHECKING:
+    from spark_trickle.catalog.rows import Alert
+
+_STYLES = {"error": "bold red", "warning": "yellow"}
+
+
+def alerts(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Newest entries shown.")] = 20,
+    only_open: Annotated[bool, typer.Option("--open", help="Those that are not over.")] = False,
+    name: Annotated[str | None, typer.Option("--name", help="Of one stream table or source.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="Of one kind, such as STALE.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Last seen since a time, or within a duration such as '2h'.")
+    ] = None,
+) -> None:
+    """Show what somebody should know: failed, late and suspended stream tables, foreign writes.
+
+    [dim]trickle alerts --open
+    trickle alerts --name shop.revenue --since 1d
+    trickle alerts --kind stale -n 5[/dim]
+    """
+    from spark_trickle.catalog.alerts import alert_kind
+
+    out = output()
+    asked = None if kind is None else alert_kind(kind)
+    after = None if since is None else moment_of(since, datetime.now(UTC))
+    with open_store() as lake:
+        chosen = None if name is None else str(lake.name(name))
+        found = lake.store.alerts(limit, open_only=only_open, name=chosen, kind=asked, since=after)
+    if out.is_json:
+        out.show(found)
+    elif not found:
+        filtered = only_open or any(f is not None for f in (name, kind, since))
+        out.say("No alert is like that." if filtered else "There are no alerts.")
+    else:
+        _table(out, found)
+
+
+def _table(out: Output, found: tuple[Alert, ...]) -> None:
+    table = grid("raised", "last seen", "times", "state", "severity", "kind", "name", "message")
+    for a in found:
+        seen = a.last_seen_at or a.created_at
+        style = _STYLES.get(a.severity, "") if a.state == "open" else "dim"
+        table.add_row(
+            f"{a.created_at:%Y-%m-%d %H:%M:%S}",
+            f"{seen:%Y-%m-%d %H:%M:%S}",
+            str(a.occurrences),
+            a.state,
+            Text(a.severity, style=style),
+            a.kind,
+            Text(a.name or ""),
+            Text(a.message),
+        )
+    out.out.print(table)
+
+
+def moment_of(text: str, now: datetime) -> datetime:
+    """A time in ISO form (without a zone: UTC), or that long ago.
+
+    >>> now = datetime(2026, 3, 2, 12, tzinfo=UTC)
+    >>> print(moment_of("2h", now), moment_of("2026-03-01", now))
+    2026-03-02 10:00:00+00:00 2026-03-01 00:00:00+00:00
+    """
+    from spark_trickle.schedule import seconds_of
+
+    seconds = seconds_of(text.strip().lower())
+    if seconds is not None:
+        try:
+            return now - timedelta(seconds=seconds)
+        except OverflowError:
+            return datetime.min.replace(tzinfo=UTC)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        usage(f"--since {text}: give a time such as 2026-03-02T08:00, or a duration such as 2h.")
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
