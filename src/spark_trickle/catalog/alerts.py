@@ -161,9 +161,8 @@ class Notice:
     @classmethod
     def of(cls, text: str) -> Notice:
         shown = json.loads(text)
-        alert: dict[str, Any] = {
-            k: datetime.fromisoformat(v) if v and k.endswith("_at") else v for k, v in shown["alert"].items()
-        }
+        alert: dict[str, Any] = dict(shown["alert"])
+        alert |= {k: datetime.fromisoformat(v) for k, v in alert.items() if v and k.endswith("_at")}
         at = datetime.fromisoformat(shown["at"])
         return cls(shown["id"], shown["event"], at, shown["message"], Alert(**alert))
 

@@ -13,10 +13,10 @@ FIELDS = "trickle"  # `extra={FIELDS: {...}}` of a record: its fields enter the 
 class JsonFormatter(logging.Formatter):
     """For any handler: `handler.setFormatter(JsonFormatter())`.
 
-    >>> record = logging.LogRecord("spark_trickle.alerts", logging.WARNING, "", 0, "%s is late", ("s.a",), None)
+    >>> record = logging.LogRecord("a", logging.WARNING, "", 0, "%s is late", ("s.a",), None)
     >>> record.created = 0.25
     >>> JsonFormatter().format(record)
-    '{"at": "1970-01-01T00:00:00.250+00:00", "level": "WARNING", "logger": "spark_trickle.alerts", "message": "s.a is late"}'
+    '{"at": "1970-01-01T00:00:00.250+00:00", "level": "WARNING", "logger": "a", "message": "s.a is late"}'
     """
 
     def format(self, record: logging.LogRecord) -> str:

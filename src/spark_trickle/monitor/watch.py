@@ -164,7 +164,7 @@ class Watch:
         if lost:
             _log.error("%d notices of alerts are given up: %d wait for one webhook", lost, outbox.MOST)
         for delivery in notices:
-            self._say(Notice.of(delivery.body))
+            self._say(delivery.body)
         if not hooks:
             return
         self._senders = {target: sender for target, sender in self._senders.items() if sender.is_alive()}
@@ -176,7 +176,8 @@ class Watch:
                 self._senders[target] = sender
                 sender.start()
 
-    def _say(self, notice: Notice) -> None:
+    def _say(self, body: str) -> None:
+        notice = Notice.of(body)
         level = _LEVELS.get(notice.alert.severity, logging.WARNING) if notice.event == "raised" else logging.INFO
         _alerts.log(level, "%s", notice.message, extra={FIELDS: notice.fields()})
         if self.on_alert is not None:
