@@ -120,9 +120,9 @@ KINDS: dict[AlertKind, Kind] = {
     "CHANGE_LOG_GROWING": Kind(
         "warning",
         Ends.RECOVERY,
-        "The change log of a stream table has more than `alert_change_log_entries` entries that a consumer has not "
-        "read. Beyond 500 the oldest go, and the consumer compares snapshots.",
-        "See why its consumers are not refreshed: `trickle status`.",
+        "The change log of a stream table has more than `alert_change_log_entries` entries, since a consumer that is "
+        "not refreshed has not read them.",
+        "`trickle status` shows which consumer stands still: resume, refresh or drop it.",
     ),
     "REFRESH_COMPLETED": Kind(
         "info",
