@@ -213,6 +213,11 @@ def sql_support() -> str:
         "|---|---|---|---|",
     ]
     lines += [f"| `{name}` | {r.word} | {r.meaning} | {r.change} |" for name, r in REASONS.items()]
+    lines += [
+        "",
+        "Not noticed: a *column* of strings that are only a time of day (`12:30`), cast to TIMESTAMP. Spark adds the",
+        "date on which it computes them. Cast such a column to TIME, or add a date.",
+    ]
     return "\n".join([*lines, ""])
 
 

@@ -16,9 +16,12 @@ from spark_trickle.lake.kinds import Problem, replaced
 from spark_trickle.lake.pins import new_pin
 from spark_trickle.model import Dependency, Pointer
 from spark_trickle.spark.runtime import Local
+from spark_trickle.thresholds import KEPT_FEED_ROWS, KEPT_FEEDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_Change = tuple[str, int | None, int | None, str, tuple[str, ...]]  # uuid, from, to, schema, columns
 
 
 _MAX_AGE = "history.expire.max-snapshot-age-ms"
@@ -34,6 +37,7 @@ class Iceberg:
         self._session = session
         self._metadata = LruCache[str, Java](size=32)
         self._facts = LruCache[str, TableFacts]()
+        self._feeds = LruCache[_Change, Feed](size=KEPT_FEEDS)
 
     def metadata(self, location: str) -> Java:
         """Iceberg's TableMetadata in this file."""
@@ -130,8 +134,17 @@ class Iceberg:
         return location
 
     def changes(self, session: SparkSession, pointer: Pointer, old: int | None, columns: Sequence[str]) -> Feed:
+        facts = self.facts(pointer.location)
+        # Not by location: a tag makes another one.
+        key = (facts.uuid, old, facts.snapshot_id, facts.schema, tuple(columns))
+        kept = self._feeds.find(key)
+        if kept is not None:
+            return kept.again(session)
         table = self.table(pointer.location, str(pointer.name))
-        return read_changes(session, table, old, self.facts(pointer.location).snapshot_id, columns)
+        feed = read_changes(session, table, old, facts.snapshot_id, columns)
+        if feed.frame is None or (feed.local is not None and feed.local.rows <= KEPT_FEED_ROWS):
+            self._feeds.put(key, feed)
+        return feed
 
     def old_state(self, pointer: Pointer, here: str, snapshot_id: int) -> str | None:
         written = self.metadata(pointer.location).snapshot(snapshot_id).schemaId()

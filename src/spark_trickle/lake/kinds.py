@@ -94,7 +94,7 @@ class OutsideKind(SourceKind, Protocol):
     def prepare(self, session: SparkSession) -> None:
         """Let a session of ours read such tables."""
 
-    def look(self, place: str) -> str | None:
+    def current(self, place: str) -> str | None:
         """The location of the table there, at the version it has now; None: there is none."""
 
     def write_view(self, name: TableName, location: str, *, pinned: bool) -> str:

@@ -306,9 +306,7 @@ class Refresher:
                 hand_over(staging, feeds, table, run.known, stages)
                 # Consumers in this attempt read what was just staged.
                 attempt.pointers[table.name] = Pointer(table.name, staging.location, is_view=False)
-            hidden = {s.table.name for s in work.states}
-            changed = {k: v for s in work.states if s.made is not None for k, v in s.made.changed.items()}
-            changed |= {str(n): r for n, r in feeds.rows.items() if n not in hidden}
+            changed = _changed_rows(work, feeds)
             read = feeds.bytes_read + sum(s.made.bytes_read for s in work.states if s.made is not None)
             work.made = Made(inputs, staging, counts, changed, read)
             work.decision = _with_states(work.decision, work.states)
@@ -341,7 +339,8 @@ class Refresher:
                     feeds.open(item)
             if decision is None:
                 sizes = [size_of(self.lake, i, feeds) for i in inputs if i.changed]
-                decision = decide_by_cost(sizes, past_of(self.store, table), self.settings.max_change_ratio)
+                rows = sum(_changed_rows(work, feeds).values())
+                decision = decide_by_cost(sizes, past_of(self.store, table), self.settings.max_change_ratio, rows)
         idle = feeds.nothing and all(d.action is Action.NO_DATA for d in below)
         if decision.action is Action.DIFFERENTIAL and idle:
             moved = ", ".join(str(i.name) for i in inputs if i.changed)
@@ -435,6 +434,13 @@ def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
     """The row-to-be of a hidden state table: nobody but its owner reads it."""
     draft = StreamTable.draft(state.name, state.compiled.definition, state.compiled.namespace, owner.mode, cut.instant)
     return replace(draft, owner_id=owner.id or None)
+
+
+def _changed_rows(work: Work, feeds: Feeds) -> dict[str, int]:
+    """By input, those of hidden state tables instead of the tables themselves: as the history has them."""
+    hidden = {s.table.name for s in work.states}
+    below = {k: v for s in work.states if s.made is not None for k, v in s.made.changed.items()}
+    return below | {str(n): r for n, r in feeds.rows.items() if n not in hidden}
 
 
 def _with_states(decision: Decision, states: Sequence[Work]) -> Decision:

@@ -40,8 +40,8 @@ class DeltaLake:
     def prepare(self, session: SparkSession) -> None:
         use_delta(session)
 
-    def look(self, place: str) -> str | None:
-        version = self.logs.look(place)
+    def current(self, place: str) -> str | None:
+        version = self.logs.current(place)
         return None if version is None else str(version)
 
     def facts(self, location: str) -> TableFacts:
