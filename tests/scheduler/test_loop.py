@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_trickle import Action, RefreshResult, Trickle, TrickleError, connect
+from spark_trickle.catalog.alerts import Notice
 from spark_trickle.model import Status, TableName
 from spark_trickle.refresh.tick import Tick
 from tests.conftest import QUICK
@@ -145,18 +146,28 @@ def test_a_failing_one_is_suspended_its_consumers_are_skipped_and_others_go_on(
     monkeypatch.setattr("spark_trickle.scheduler.decide.FIRST_RETRY", 0.1)
     lake.sql("INSERT INTO s.t VALUES (-1, 0)")  # 10 DIV 0
     n = insert(lake)
-    lake.start()
+    heard: list[Notice] = []
+    lake.start(on_alert=heard.append)
     wait(180, lambda: lake.status("s.d")[0].status is Status.SUSPENDED)
     wait(60, lambda: top(lake) == n)
     wait(60, lambda: lake.history("s.e", limit=1)[0].action is Action.SKIP)
     assert "s.d" in str(lake.history("s.e", limit=1)[0].reason)
     assert "DIVIDE_BY_ZERO" in str(lake.status("s.d")[0].last_error)
-    assert [a.kind for a in lake.alerts() if a.name == "s.d"] == ["SUSPENDED"]
+    assert [(a.kind, a.occurrences) for a in lake.alerts(name="s.d")] == [("SUSPENDED", 1), ("REFRESH_FAILED", 3)]
+    assert {a.name for a in lake.alerts(open_only=True, kind="suspended")} == {"s.d"}
     lake.sql("DELETE FROM s.t WHERE v = 0")
     lake.sql("ALTER STREAM TABLE s.d RESUME")
     rows = count(lake, "t")
     wait(120, lambda: count(lake, "d") == rows and not lake.status("s.e")[0].pending)
-    assert [a.kind for a in lake.alerts() if a.name == "s.d"] == ["RESUMED", "SUSPENDED"]
+    assert [a.kind for a in lake.alerts(name="s.d")] == ["RESUMED", "SUSPENDED", "REFRESH_FAILED"]
+    assert lake.alerts(open_only=True, name="s.d") == ()
+    wait(10, lambda: len(heard) >= 4)
+    assert [(h.event, h.alert.kind) for h in heard if h.alert.name == "s.d"] == [
+        ("raised", "REFRESH_FAILED"),
+        ("raised", "SUSPENDED"),
+        ("resolved", "REFRESH_FAILED"),
+        ("raised", "RESUMED"),
+    ]
 
 
 def test_suspend_resume_and_the_switch_of_the_lake(lake: Trickle) -> None:

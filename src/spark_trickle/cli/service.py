@@ -39,7 +39,7 @@ def up() -> None:
     """Keep stream tables fresh by their schedules, until it is stopped (Ctrl-C, SIGTERM).
 
     Several processes may run it on one lake: one leads, the others stand by. At the end, refreshes that run
-    are finished.
+    are finished. A changed `trickle.toml` is read again, on SIGHUP at once.
 
     [dim]trickle up
     trickle up --output json   # one JSON object per refresh[/dim]
@@ -56,6 +56,8 @@ def up() -> None:
 
         for each in before:  # now: Spark has set its own, which cancels all jobs
             signal.signal(each, stop)
+        # In a thread: what it logs must not wait for what was interrupted.
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=tr.reload_settings).start())
         tr.start(partial(_tell, out))
         off = " They are switched off: trickle enable." if tr.store.setting(ENABLED) == "false" else ""
         out.say(f"Following the schedules of {len(tr.store.stream_tables())} stream tables; Ctrl-C to stop.{off}")

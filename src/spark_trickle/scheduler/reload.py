@@ -6,6 +6,7 @@ docs/decisions/0023 says which can. A file that cannot be read, or is not there 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,7 @@ class Reloader:
     _read: Stamp | None = field(init=False)
     _seen: Stamp | None = field(init=False)
     _told: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._read = self._seen = _stamp(self.settings.file)
@@ -58,6 +60,10 @@ class Reloader:
 
     def reload(self) -> tuple[str, ...]:
         """Read all sources of settings again. Returns the names of those that changed."""
+        with self._lock:
+            return self._reload()
+
+    def _reload(self) -> tuple[str, ...]:
         file = self.settings.file
         stamp = _stamp(file)
         gone = stamp is None and self._read is not None
