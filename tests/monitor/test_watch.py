@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import io
 import json
 import logging
@@ -145,15 +143,11 @@ def stored(store: CatalogStore, *messages: str) -> None:
 
 
 def verified(headers: dict[str, str], body: bytes, secret: str) -> dict[str, Any]:
-    """As docs/alerts.md shows it."""
-    key = base64.b64decode(secret.removeprefix("whsec_"))
-    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
-    expected = "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
-    if not hmac.compare_digest(expected, headers["webhook-signature"]):
-        raise ValueError("not signed by the lake")
-    if abs(time.time() - int(headers["webhook-timestamp"])) > 300:
-        raise ValueError("too old")
-    found: dict[str, Any] = json.loads(body)
+    """By the code in docs/alerts.md."""
+    page = (Path(__file__).parents[2] / "docs" / "alerts.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(page[page.index("import base64,") :].partition("```")[0], names)
+    found: dict[str, Any] = names["verified"](headers, body, secret)
     return found
 
 

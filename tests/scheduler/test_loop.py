@@ -210,3 +210,22 @@ def test_one_leads_and_the_other_takes_over(lake: Trickle) -> None:
         lake.stop()
         other.stop()
     lake.refresher.heartbeat.start()
+
+
+def test_settings_change_while_it_runs(lake: Trickle) -> None:
+    file = lake.settings.location / "trickle.toml"
+    file.write_text('max_concurrent_refreshes = 1\ndefault_schedule = "9s"\n', encoding="utf-8")
+    assert set(lake.reload_settings()) == {"max_concurrent_refreshes", "default_schedule"}
+    assert lake.settings.default_schedule == "9s"
+    lake.start()
+    n = insert(lake)
+    wait(120, lambda: top(lake) == n)
+    assert lake._scheduler._workers == 1
+    assert lake.alerts(kind="refresh_completed") == ()
+    file.write_text('max_concurrent_refreshes = 3\nalert_completed = ["s.c", "x.*"]\n', encoding="utf-8")
+    wait(20, lambda: lake.settings.max_concurrent_refreshes == 3)  # the file is looked at
+    n = insert(lake)
+    wait(120, lambda: top(lake) == n)
+    lake.stop()
+    assert lake._scheduler._workers == 3
+    assert {(a.name, a.state) for a in lake.alerts(kind="refresh_completed")} == {("s.c", "resolved")}
