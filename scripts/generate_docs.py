@@ -55,8 +55,8 @@ def configuration() -> str:
         '"spark.sql.autoBroadcastJoinThreshold" = "50m"',
         "```",
         "",
-        "In the environment, `spark_conf`, `extra_packages` and `webhooks` are written as JSON. A password",
-        "belongs into `TRICKLE_CATALOG_URL` rather than into a file; it is not shown in messages.",
+        "In the environment, `spark_conf`, `extra_packages`, `alert_completed` and `webhooks` are written as",
+        "JSON. A password belongs into `TRICKLE_CATALOG_URL` rather than into a file; it is not shown in messages.",
         "",
     ]
     return "\n".join(lines)

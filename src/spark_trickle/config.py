@@ -261,7 +261,7 @@ class Settings(BaseSettings):
         "ERROR", description="Spark's log level. Above ERROR, everything Spark writes goes to standard error."
     )
 
-    _given: tuple[Any, dict[str, Any]] = PrivateAttr((None, {}))  # what `load` was called with
+    _given: tuple[Any, dict[str, Any]] | None = PrivateAttr(None)  # what `load` was called with
     _file_read: Path | None = PrivateAttr(None)
 
     @classmethod
@@ -321,20 +321,25 @@ class Settings(BaseSettings):
                 origin[name] = where
         settings = cls._build(merged, origin)
         settings._given = path_or_url, options
-        settings._file_read = file
+        settings._file_read = None if file is None else file.absolute()
         return settings
 
     def loaded_again(self) -> Settings:
         """From the same sources, as they are now."""
+        if self._given is None:
+            return self
         path_or_url, options = self._given
-        return type(self).load(path_or_url, **options)
+        again = type(self).load(path_or_url, **options)
+        if again.file != self.file:  # a relative path, and the process has gone to another folder
+            raise _invalid("location", "keyword", f"settings would come from {again.file} now, no longer {self.file}")
+        return again
 
     @property
     def file(self) -> Path | None:
         """The `trickle.toml` that was read, or that would be if it were there."""
         if self._file_read is not None:
-            return self._file_read.absolute()
-        return None if self.is_postgres else self.location / FILE_NAME
+            return self._file_read
+        return None if self.is_postgres or self._given is None else self.location / FILE_NAME
 
     @classmethod
     def live(cls) -> tuple[str, ...]:

@@ -108,6 +108,34 @@ def test_asked_for_it_is_read_at_once(tmp_path: Path) -> None:
     assert lake.reloader.reload() == ("max_consecutive_errors",)
 
 
+def test_another_working_directory_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+    file = tmp_path / "here" / "trickle.toml"
+    file.write_text("max_consecutive_errors = 5\n", encoding="utf-8")
+    for asked, folder in ((None, "here"), ("here", ".")):
+        caplog.clear()
+        monkeypatch.chdir(tmp_path / folder)
+        used: list[Settings] = []
+        reloader = Reloader(Settings.load(asked), used.append)
+        assert reloader.settings.file == file
+        monkeypatch.chdir(tmp_path / "there")
+        assert reloader.reload() == ()
+        assert "no longer" in caplog.text
+        assert (used, reloader.settings.max_consecutive_errors) == ([], 5)
+
+
+def test_settings_from_nowhere_have_no_file(tmp_path: Path) -> None:
+    (tmp_path / "trickle.toml").write_text("max_consecutive_errors = 5\n", encoding="utf-8")
+    used: list[Settings] = []
+    reloader = Reloader(Settings(location=tmp_path), used.append)
+    assert reloader.settings.file is None
+    assert reloader.reload() == ()
+    assert used == []
+
+
 def test_an_explicit_file(tmp_path: Path) -> None:
     file = tmp_path / "other.toml"
     file.write_text("max_consecutive_errors = 5\n", encoding="utf-8")

@@ -204,10 +204,14 @@ class Alerts:
             chosen = and_(chosen, alerts.c.kind.in_(sorted(kinds)))
         return self._resolve(chosen, why, silently=silently)
 
-    def resolve_seen(self, alert: Alert, why: str, *, silently: bool = False) -> bool:
+    def end(self, alert: Alert, why: str) -> bool:
         """End this alert, unless it has happened again since it was read."""
         chosen = and_(alerts.c.id == alert.id, alerts.c.occurrences == alert.occurrences)
-        return self._resolve(chosen, why, silently=silently)
+        resumed = alert.kind == "SUSPENDED" and alert.name is not None
+        ended = self._resolve(chosen, why, silently=resumed)
+        if ended and resumed:
+            self._resumed(str(alert.name), why)
+        return ended
 
     def _resolve(self, chosen: Any, why: str, *, silently: bool) -> bool:
         now = datetime.now(UTC)
@@ -222,7 +226,11 @@ class Alerts:
         """A stream table works again: its failures are over. `resumed` says so even if it was not suspended."""
         self.resolve(name, FAILURES, why)
         if self.resolve(name, _SUSPENDED, why, silently=True) or resumed:
-            self.raise_("RESUMED", f"{name} is back on its schedule: {why}", name)
+            self._resumed(name, why)
+
+    def _resumed(self, name: str, why: str) -> None:
+        """This tells that it is no longer SUSPENDED."""
+        self.raise_("RESUMED", f"{name} is back on its schedule: {why}", name)
 
     def forget(self, before: datetime) -> None:
         """Delete what was resolved before a time."""

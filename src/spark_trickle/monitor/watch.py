@@ -115,19 +115,19 @@ class Watch:
     # -- looking ---------------------------------------------------------------------------------------------------
 
     def look(self, lease: Lease, now: datetime) -> Decided:
-        """Raise and resolve what the state of the lake asks for."""
+        """Raise and resolve what the state of the lake asks for.
+
+        Each in a transaction of its own: one that locked several alerts could meet a publish that locks them, too.
+        """
         decided = decide(self._seen(now))
-        if decided.raises or decided.resolves:
+        for one in decided.raises:
             with self.store.write() as tx:
                 tx.check_lease(lease)
-                for one in decided.raises:
-                    tx.alerts.raise_(one.kind, one.message, one.name)
-                for over in decided.resolves:
-                    name = over.alert.name or ""
-                    if over.alert.kind != "SUSPENDED":
-                        tx.alerts.resolve_seen(over.alert, over.why)
-                    elif tx.alerts.resolve_seen(over.alert, over.why, silently=True):
-                        tx.alerts.raise_("RESUMED", f"{name} is back on its schedule: {over.why}", name)
+                tx.alerts.raise_(one.kind, one.message, one.name)
+        for over in decided.resolves:
+            with self.store.write() as tx:
+                tx.check_lease(lease)
+                tx.alerts.end(over.alert, over.why)
         return decided
 
     def _seen(self, now: datetime) -> Seen:
