@@ -339,7 +339,7 @@ class Trickle:
         kind: str | None = None,
         since: datetime | None = None,
     ) -> tuple[Alert, ...]:
-        """What somebody should know, the newest first (docs/alerts.md). `since`: last seen then or later."""
+        """What somebody should know, what was seen last first (docs/alerts.md). `since`: last seen then or later."""
         chosen = None if name is None else str(self._name(name))
         asked = None if kind is None else alert_kind(kind)
         return self.store.alerts(limit, open_only=open_only, name=chosen, kind=asked, since=since)

@@ -114,6 +114,20 @@ def test_filters(store: CatalogStore) -> None:
     assert [a.kind for a in store.alerts()] == ["STALE", "STALE"]
 
 
+def test_old_ones_go_and_what_is_open_stays(store: CatalogStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store.write() as tx:
+        for n in range(6):
+            tx.alerts.raise_("STALE", str(n), f"s.t{n}")
+            if n % 2:
+                tx.alerts.resolve(f"s.t{n}", None, "over")
+    long_ago = datetime.now(UTC) - timedelta(days=1)
+    for most, kept in ((3, "543210"), (2, "54320"), (1, "5420")):
+        monkeypatch.setattr("spark_trickle.catalog.alerts.MOST_RESOLVED", most)
+        with store.write() as tx:
+            tx.alerts.forget(long_ago)
+        assert "".join(sorted((a.message for a in store.alerts()), reverse=True)) == kept
+
+
 def test_kinds_by_name() -> None:
     assert {alert_kind(kind.lower().replace("_", "-")) for kind in KINDS} == set(KINDS)
     with pytest.raises(TrickleError, match="'late' is not a kind of alert") as caught:

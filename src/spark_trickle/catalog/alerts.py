@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Literal
 
-from sqlalchemy import Connection, and_, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
 from spark_trickle.catalog import rows
 from spark_trickle.catalog.connection import Database
@@ -134,6 +134,8 @@ KINDS: dict[AlertKind, Kind] = {
 _SUSPENDED: tuple[AlertKind, ...] = ("SUSPENDED",)
 FAILURES: tuple[AlertKind, ...] = ("REFRESH_FAILED", "REINITIALIZE_NEEDED", "GROUP_FAILED")
 
+MOST_RESOLVED = 10_000  # alerts that are kept
+
 _SHORT = 500  # characters of a message in a NOTIFY
 _PAYLOAD = 7999  # bytes that PostgreSQL takes
 
@@ -233,8 +235,11 @@ class Alerts:
         self.raise_("RESUMED", f"{name} is back on its schedule: {why}", name)
 
     def forget(self, before: datetime) -> None:
-        """Delete what was resolved before a time."""
-        self._connection.execute(delete(alerts).where(alerts.c.resolved_at < before))
+        """Delete what was resolved before a time; of the others that are, the newest stay."""
+        over = alerts.c.resolved_at.is_not(None)
+        last = select(alerts.c.id).where(over).order_by(alerts.c.id.desc()).offset(MOST_RESOLVED - 1).limit(1)
+        old = or_(alerts.c.resolved_at < before, and_(over, alerts.c.id < last.scalar_subquery()))
+        self._connection.execute(delete(alerts).where(old))
 
     def _tell(self, event: Literal["raised", "resolved"], now: datetime, message: str, alert: Alert) -> None:
         notice = Notice(uuid.uuid4().hex, event, now, message, alert)

@@ -333,9 +333,9 @@ class CatalogReader:
         kind: str | None = None,
         since: datetime | None = None,
     ) -> tuple[Alert, ...]:
-        """The newest first; `since`: last seen at that time or later."""
+        """Those seen last first; `since`: last seen at that time or later."""
         a = tables.alerts
-        statement = select(a).order_by(a.c.id.desc()).limit(limit)
+        statement = select(a).order_by(a.c.last_seen_at.desc(), a.c.id.desc()).limit(limit)
         if open_only:
             statement = statement.where(a.c.resolved_at.is_(None))
         if name is not None:

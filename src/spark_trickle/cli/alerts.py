@@ -18,7 +18,7 @@ _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
 def alerts(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Newest entries shown.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many are shown, those seen last first.")] = 20,
     only_open: Annotated[bool, typer.Option("--open", help="Those that are not over.")] = False,
     name: Annotated[str | None, typer.Option("--name", help="Of one stream table or source.")] = None,
     kind: Annotated[str | None, typer.Option("--kind", help="Of one kind, such as STALE.")] = None,
@@ -50,19 +50,16 @@ def alerts(
 
 
 def _table(out: Output, found: tuple[Alert, ...]) -> None:
-    table = grid("raised", "last seen", "times", "state", "severity", "kind", "name", "message")
+    table = grid("last seen", "state", "severity", "kind", "message")
     for a in found:
-        seen = a.last_seen_at or a.created_at
         style = _STYLES.get(a.severity, "") if a.state == "open" else "dim"
         table.add_row(
-            f"{a.created_at:%Y-%m-%d %H:%M:%S}",
-            f"{seen:%Y-%m-%d %H:%M:%S}",
-            str(a.occurrences),
+            f"{a.last_seen_at or a.created_at:%Y-%m-%d %H:%M:%S}",
             a.state,
             Text(a.severity, style=style),
-            a.kind,
-            Text(a.name or ""),
-            Text(a.message),
+            a.kind if a.occurrences == 1 else f"{a.kind} ×{a.occurrences}",
+            # Most messages name it.
+            Text(a.message if a.name is None or a.name in a.message else f"{a.name}: {a.message}"),
         )
     out.out.print(table)
 
