@@ -28,8 +28,9 @@ from spark_trickle.lake.cuts import Cuts, ReaderCut
 from spark_trickle.lake.jvm import active
 from spark_trickle.lake.protect import Protector
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
+from spark_trickle.model import Action, LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
 from spark_trickle.monitor import status as monitor
+from spark_trickle.monitor.filters import Moment, history_filter
 from spark_trickle.monitor.statistics import Statistics, statistics
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
 from spark_trickle.refresh.check import check_query
@@ -247,15 +248,36 @@ class Trickle:
         pointers = self.refresher.attempts.sources.pointers()
         return monitor.status(self.store, self.settings, None if name is None else self._name(name), pointers)
 
-    def history(self, name: str | None = None, limit: int = 50) -> tuple[HistoryEntry, ...]:
-        """Refreshes, the newest first."""
-        if name is None:
-            return self.store.history(limit=limit)
-        return self.store.history(str(self._name(name)), limit=limit)
+    def history(
+        self,
+        name: str | None = None,
+        limit: int = 50,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        action: str | Action | None = None,
+        status: str | None = None,
+        failed_only: bool = False,
+        min_seconds: float | None = None,
+    ) -> tuple[HistoryEntry, ...]:
+        """Refreshes, the newest first.
 
-    def statistics(self, limit: int = 10_000) -> tuple[Statistics, ...]:
-        """The last refreshes in figures, for each stream table: counts, times, actions, why they recomputed."""
-        return statistics(self.store.history(limit=limit))
+        Args:
+            since, until: when they began: times with their zone, or how long ago (`"24h"`).
+            status: RUNNING, COMPLETED or FAILED; `failed_only` is the last.
+            min_seconds: those that took at least so long.
+        """
+        filters: dict[str, Any] = {"action": action, "status": status, "failed_only": failed_only}
+        chosen = history_filter(
+            self._full(name), limit=limit, since=since, until=until, min_seconds=min_seconds, **filters
+        )
+        return self.store.history(limit=limit, chosen=chosen)
+
+    def statistics(
+        self, name: str | None = None, *, since: Moment = None, until: Moment = None
+    ) -> tuple[Statistics, ...]:
+        """Refreshes in figures, for each stream table: counts, times, rows, actions, why they recomputed or failed."""
+        return statistics(self.store, history_filter(self._full(name), since=since, until=until))
 
     def check(self, query: str) -> Check:
         """Whether a query would be incremental, operator by operator; if not, why, where, and what to change.
@@ -443,6 +465,9 @@ class Trickle:
 
     def _name(self, name: str | Sequence[str]) -> TableName:
         return parse_name(name, self._namespace)
+
+    def _full(self, name: str | None) -> str | None:
+        return None if name is None else str(self._name(name))
 
     def _session_object(self, error: TrickleError, text: str) -> TrickleError:
         """Say so when the unknown table or function exists in the caller's session only."""

@@ -58,6 +58,7 @@ ErrorCode = Literal[
     "UNKNOWN_FUNCTION",
     "FUNCTION_UNAVAILABLE",
     "INVALID_SINCE",
+    "INVALID_FILTER",
     "INVALID_SOURCE",
     "UNKNOWN_SOURCE",
     "UNKNOWN_CUT",
@@ -161,6 +162,11 @@ CODES: dict[ErrorCode, Code] = {
         _U,
         "The start of a change feed cannot be understood.",
         "Give a snapshot id, a time with its zone, or the token that an earlier call returned.",
+    ),
+    "INVALID_FILTER": Code(
+        _U,
+        "A limit, a time, an action or another filter of what is to be shown cannot be understood.",
+        "Give times with their zone, such as 2026-01-31T12:00:00+00:00, or how long ago: '24h', '7d'.",
     ),
     "INVALID_SOURCE": Code(
         _U,

@@ -90,7 +90,7 @@ def parse_schedule(text: str) -> Schedule:
     word = _WORDS.get(stripped.lower())
     if word is not None:
         return Schedule(word)
-    seconds = _seconds(stripped.lower())
+    seconds = duration_seconds(stripped)
     if seconds is not None:
         return Schedule(ScheduleKind.DURATION, seconds=seconds)
     fields = stripped.split()
@@ -116,8 +116,9 @@ def check_schedule(text: str | None, shortest: float) -> str | None:
     return text.strip()
 
 
-def _seconds(text: str) -> int | None:
+def duration_seconds(text: str) -> int | None:
     """The length of a duration such as '1h 30m'; None for anything else."""
+    text = text.lower()
     total, at = 0, 0
     while at < len(text):
         match = _PART.match(text, at)

@@ -54,6 +54,7 @@ class CatalogChange:
                 seconds=h.seconds,
                 bytes_read=h.bytes_read,
                 snapshot_id=h.snapshot_id,
+                data_timestamp=h.data_timestamp,
             )
         else:
             tx.add_refresh(self.history, id)

@@ -197,6 +197,7 @@ class Transaction(PointerWriter):
         bytes_read: int | None = None,
         bytes_written: int | None = None,
         snapshot_id: int | None = None,
+        data_timestamp: datetime | None = None,
     ) -> None:
         """Close a RUNNING refresh. One that another process has closed already: LEASE_LOST."""
         h = tables.refresh_history
@@ -218,6 +219,7 @@ class Transaction(PointerWriter):
                 bytes_read=bytes_read,
                 bytes_written=bytes_written,
                 snapshot_id=snapshot_id,
+                data_timestamp=data_timestamp,
             )
         )
         if changed.rowcount != 1:
@@ -245,6 +247,7 @@ class Transaction(PointerWriter):
             error=entry.error,
             snapshot_id=entry.snapshot_id,
             bytes_read=entry.bytes_read,
+            data_timestamp=entry.data_timestamp,
         )
 
     def _add_history(self, **values: Any) -> None:

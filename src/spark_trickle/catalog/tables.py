@@ -131,6 +131,7 @@ stream_tables = Table(
     Column("settings", Text),
     Column("table_uuid", String(64)),
     Column("file_schema", Text),
+    Column("lineage", Text),
     # A hidden state table belongs to the stream table whose definition it is a part of.
     Column("owner_id", Integer, ForeignKey("trickle_stream_tables.id")),
     UniqueConstraint("namespace", "name", name="trickle_stream_tables_name"),
@@ -182,7 +183,9 @@ refresh_history = Table(
     Column("fixpoint_iteration", Integer),
     Column("freshness_deadline", Moment),
     Column("snapshot_id", BigInteger),  # of the stream table: what this refresh published
+    Column("data_timestamp", Moment),  # that the stream table got; NULL: it kept the one it had
     Index("trickle_refresh_history_name", "name", "id"),
+    Index("trickle_refresh_history_started", "started_at"),
     Index("trickle_refresh_history_state", "state"),
     Index("trickle_refresh_history_table", "stream_table_id", "id"),
 )

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_trickle.cli import functions, service, sources, stream_tables
+from spark_trickle.cli import functions, monitoring, service, sources, stream_tables
 from spark_trickle.cli.common import DIFFERS, load_settings, open_lake, output, read_text, shell, state, usage
 from spark_trickle.cli.output import Format, Output, Rows
 from spark_trickle.demo import ROWS
@@ -56,7 +56,7 @@ def options(
     state.lake, state.output, state.debug = lake, output, debug
 
 
-# --- the lake; stream_tables.py, service.py, functions.py and sources.py have the other commands ----------------------
+# --- the lake; the other modules of this package have the other commands ----------------------------------------------
 
 
 def init(
@@ -205,6 +205,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     version,
     *stream_tables.COMMANDS,
     *service.COMMANDS,
+    *monitoring.COMMANDS,
     demo,
 )
 for _command in _COMMANDS:
