@@ -31,6 +31,7 @@ from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Action, LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
 from spark_trickle.monitor import status as monitor
 from spark_trickle.monitor.filters import Moment, history_filter
+from spark_trickle.monitor.pending import PendingInput, SourceState, pending, source_states
 from spark_trickle.monitor.statistics import Statistics, statistics
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
 from spark_trickle.refresh.check import check_query
@@ -278,6 +279,18 @@ class Trickle:
     ) -> tuple[Statistics, ...]:
         """Refreshes in figures, for each stream table: counts, times, rows, actions, why they recomputed or failed."""
         return statistics(self.store, history_filter(self._full(name), since=since, until=until))
+
+    def pending(self, name: str | None = None) -> tuple[PendingInput, ...]:
+        """What the inputs of a stream table, or of all, hold that it does not show yet: commits, rows, files, age.
+
+        From metadata alone: rows are those of the commits' summaries.
+        """
+        full = None if name is None else self._name(name)
+        return pending(self.store, self.refresher.lake.history, full, self.refresher.attempts.sources.pointers())
+
+    def source_states(self) -> tuple[SourceState, ...]:
+        """The tables that stream tables read: who reads them, how far the last reader is behind, what is protected."""
+        return source_states(self.store, self.refresher.lake.history, self.refresher.attempts.sources.pointers())
 
     def check(self, query: str) -> Check:
         """Whether a query would be incremental, operator by operator; if not, why, where, and what to change.
