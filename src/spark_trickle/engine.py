@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, overload
@@ -30,7 +31,8 @@ from spark_trickle.lake.protect import Protector
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Action, LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
 from spark_trickle.monitor import status as monitor
-from spark_trickle.monitor.filters import Moment, history_filter
+from spark_trickle.monitor.compliance import Compliance, compliance
+from spark_trickle.monitor.filters import Moment, history_filter, moment
 from spark_trickle.monitor.pending import PendingInput, SourceState, pending, source_states
 from spark_trickle.monitor.statistics import Statistics, statistics
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
@@ -279,6 +281,12 @@ class Trickle:
     ) -> tuple[Statistics, ...]:
         """Refreshes in figures, for each stream table: counts, times, rows, actions, why they recomputed or failed."""
         return statistics(self.store, history_filter(self._full(name), since=since, until=until))
+
+    def compliance(self, name: str | None = None, *, since: Moment = "24h") -> tuple[Compliance, ...]:
+        """How much of the time since then stream tables were as fresh as their schedules ask, plus one refresh."""
+        now = datetime.now(UTC)
+        start = moment("since", since, now) or now - timedelta(days=1)
+        return compliance(self.store, self.settings, start, None if name is None else self._name(name), now)
 
     def pending(self, name: str | None = None) -> tuple[PendingInput, ...]:
         """What the inputs of a stream table, or of all, hold that it does not show yet: commits, rows, files, age.

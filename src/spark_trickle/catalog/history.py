@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, case, func, select
 from sqlalchemy.engine import RowMapping
@@ -46,19 +46,22 @@ class RefreshGroup:
     rows_deleted: int
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(NamedTuple):
     """From `at` on, a stream table showed its sources as they were at `data_timestamp`."""
 
-    stream_table_id: int
     at: datetime
     data_timestamp: datetime
+    computed: bool  # False: NO_DATA
 
 
 class HistoryReader:
     """The part of `CatalogReader` that reads the history in bulk. Hidden state tables only if asked for by name."""
 
     def _rows(self, statement: Any, parameters: dict[str, Any] | None = None) -> list[RowMapping]:
+        raise NotImplementedError
+
+    def _tuples(self, statement: Any) -> Sequence[Any]:
+        """Without the names of the columns: cheaper, where there are many rows."""
         raise NotImplementedError
 
     def history(
@@ -100,34 +103,37 @@ class HistoryReader:
         h = tables.refresh_history
         wrote = (h.c.action.in_(WROTE), h.c.seconds.is_not(None))  # a failed one has no action
         found: dict[str, list[float]] = {}
-        for row in self._rows(select(h.c.name, h.c.seconds).where(*wrote, *_chosen(chosen))):
-            found.setdefault(row["name"], []).append(float(row["seconds"]))
+        for name, seconds in self._tuples(select(h.c.name, h.c.seconds).where(*wrote, *_chosen(chosen))):
+            found.setdefault(name, []).append(float(seconds))
         for times in found.values():
             times.sort()
         return found
 
-    def advances(self, stream_table_ids: Sequence[int], since: datetime) -> tuple[Advance, ...]:
-        """When data timestamps moved since a time, in that order; and of each table the last move before."""
-        h = tables.refresh_history
-        columns = (h.c.stream_table_id, h.c.ended_at, h.c.data_timestamp)
-        moved = (h.c.data_timestamp.is_not(None), h.c.ended_at.is_not(None))
-        wanted = set(stream_table_ids)
-        found = list(self._rows(select(*columns).where(h.c.started_at >= since, *moved).order_by(h.c.id)))
-        s, b = tables.stream_tables, h.alias("before")
+    def advances(self, since: datetime, stream_table_id: int | None = None) -> dict[int, list[Advance]]:
+        """How the data timestamp of each stream table moved since a time, in order, and the last move before it."""
+        h, s = tables.refresh_history, tables.stream_tables
+        columns = (h.c.stream_table_id, h.c.ended_at, h.c.data_timestamp, h.c.action)
+        moved = [h.c.data_timestamp.is_not(None), h.c.ended_at.is_not(None)]
+        b = h.alias("before")
         # One step back in an index for each table, not a look at all that is older.
         last = (
             select(b.c.id)
             .where(b.c.stream_table_id == s.c.id, b.c.started_at < since, b.c.data_timestamp.is_not(None))
             .order_by(b.c.id.desc())
             .limit(1)
+            .correlate(s)
             .scalar_subquery()
         )
-        before = self._rows(select(*columns).select_from(s.join(h, h.c.id == last)).where(h.c.ended_at.is_not(None)))
-        return tuple(
-            Advance(int(row["stream_table_id"]), row["ended_at"], row["data_timestamp"])
-            for row in (*before, *found)
-            if row["stream_table_id"] in wanted
-        )
+        before = select(*columns).select_from(s.join(h, h.c.id == last)).where(*moved)
+        after = select(*columns).where(h.c.started_at >= since, h.c.stream_table_id.is_not(None), *moved)
+        if stream_table_id is not None:
+            before = before.where(s.c.id == stream_table_id)
+            after = after.where(h.c.stream_table_id == stream_table_id)
+        found: dict[int, list[Advance]] = {}
+        for statement in (before, after.order_by(h.c.id)):
+            for id_, at, data_timestamp, action in self._tuples(statement):
+                found.setdefault(id_, []).append(Advance(at, data_timestamp, action in WROTE))
+        return found
 
     def history_size(self) -> tuple[int, datetime | None]:
         """How many refreshes the history has, and when the oldest began."""

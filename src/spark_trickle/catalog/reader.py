@@ -101,6 +101,10 @@ class CatalogReader(HistoryReader):
         with self._database.read() as connection:
             return list(connection.execute(statement, parameters or {}).mappings())
 
+    def _tuples(self, statement: Any) -> Sequence[Any]:
+        with self._database.read() as connection:
+            return connection.execute(statement).all()
+
     def pointers(self, catalog: str = LAKE, names: Collection[TableName] | None = None) -> dict[TableName, Pointer]:
         """The pointers of all tables and views, or of those named: a cut. Names without one are left out."""
         if names is not None and not names:

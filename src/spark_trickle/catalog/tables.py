@@ -60,7 +60,7 @@ class Moment(TypeDecorator[datetime]):
                 value = datetime.fromisoformat(value)
             except ValueError:
                 return value
-        if isinstance(value, datetime) and value.tzinfo is not None:
+        if isinstance(value, datetime) and value.tzinfo not in (None, UTC):
             return value.astimezone(UTC)
         return value
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 OneOrAll = Annotated[str | None, typer.Argument(metavar="NAME", help="A stream table; all of them if left out.")]
 
+Window = Annotated[str, typer.Option("--since", metavar="TIME", help="A time with its zone, or how long ago.")]
+
 
 def statistics(name: OneOrAll = None, since: Since = None) -> None:
     """Show refreshes in figures: how many, how long, rows, actions, why they recomputed, skipped or failed.
@@ -62,6 +64,50 @@ def statistics(name: OneOrAll = None, since: Since = None) -> None:
             Text("; ".join(f"{what}: {_counts(counts)}" for what, counts in why if counts)),
         )
     out.out.print(table)
+
+
+def compliance(
+    name: OneOrAll = None,
+    since: Window = "24h",
+) -> None:
+    """Show how much of the time stream tables were as fresh as their schedules ask, plus one refresh.
+
+    [dim]trickle compliance
+    trickle compliance shop.revenue --since 7d[/dim]
+    """
+    from datetime import UTC, datetime
+
+    from spark_trickle.monitor.compliance import compliance
+    from spark_trickle.monitor.filters import moment
+
+    out = output()
+    now = datetime.now(UTC)
+    start = moment("since", since, now)
+    assert start is not None
+    with open_store() as lake:
+        found = compliance(lake.store, lake.settings, start, None if name is None else lake.name(name), now)
+    if out.is_json or not found:
+        out.show(found)
+        return
+    headers = ("stream table", "schedule", "on time", "late", "times", "longest", "oldest data", "target", "+ refresh")
+    table = grid(*headers, right=range(2, 9))
+    for c in found:
+        style = "" if c.share is None else "green" if c.share >= 0.99 else "yellow" if c.share >= 0.95 else "red"
+        table.add_row(
+            Text(c.name),
+            Text(c.schedule or "-"),
+            Text("-" if c.share is None else f"{100 * c.share:.2f} %", style=style),
+            _ago(c.late_seconds),
+            f"{c.late_spans:,}",
+            _ago(c.longest_late_seconds),
+            _ago(c.worst_age_seconds),
+            "-" if c.target_seconds is None else _ago(c.target_seconds),
+            f"{c.refresh_seconds:.1f} s",
+        )
+    out.out.print(table)
+    measured = sum(c.measured_seconds for c in found)
+    if measured:
+        out.say(f"{100 * (1 - sum(c.late_seconds for c in found) / measured):.2f} % of all of it on time")
 
 
 def pending(name: OneOrAll = None) -> None:
@@ -165,4 +211,4 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 # In the order of the help text.
-COMMANDS: tuple[Callable[..., None], ...] = (statistics, pending, sources)
+COMMANDS: tuple[Callable[..., None], ...] = (statistics, compliance, pending, sources)
