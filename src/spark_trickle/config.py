@@ -113,7 +113,7 @@ class Settings(BaseSettings):
     canonical_periods: bool = Field(
         True,
         description="Schedules of 48 s and more are shortened to 48 s times a power of two, so that stream tables of "
-        "one DAG are due together; off: as written.",
+        "one DAG are due together; off: as written. A schedule such as `50s exact` is kept as written in any case.",
     )
     max_concurrent_refreshes: int = Field(2, ge=1, description="How many refreshes the scheduler runs at once.")
     max_consecutive_errors: int = Field(

@@ -33,6 +33,7 @@ from spark_trickle.model import Action, LakeFunction, Mode, Source, Star, TableN
 from spark_trickle.monitor import status as monitor
 from spark_trickle.monitor.compliance import Compliance, compliance
 from spark_trickle.monitor.filters import Moment, history_filter, moment
+from spark_trickle.monitor.health import Health, health
 from spark_trickle.monitor.pending import PendingInput, SourceState, pending, source_states
 from spark_trickle.monitor.statistics import Statistics, statistics
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
@@ -287,6 +288,11 @@ class Trickle:
         now = datetime.now(UTC)
         start = moment("since", since, now) or now - timedelta(days=1)
         return compliance(self.store, self.settings, start, None if name is None else self._name(name), now)
+
+    def health(self) -> Health:
+        """What is wrong, the worst first, and what to do about it."""
+        pointers = self.refresher.attempts.sources.pointers()
+        return health(self.store, self.settings, self.refresher.lake.history, pointers)
 
     def pending(self, name: str | None = None) -> tuple[PendingInput, ...]:
         """What the inputs of a stream table, or of all, hold that it does not show yet: commits, rows, files, age.

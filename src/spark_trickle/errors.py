@@ -97,7 +97,7 @@ CODES: dict[ErrorCode, Code] = {
     "INVALID_SCHEDULE": Code(
         _U,
         "A schedule cannot be read.",
-        "Write a duration such as '30s' or '5m', a cron line of five fields, with or without a time zone, 'downstream' or 'manual'.",
+        "Write a duration such as '30s', '5m' or '50s exact', a cron line of five fields, with or without a time zone, 'downstream' or 'manual'.",
     ),
     "INVALID_MODE": Code(_U, "A mode is not one of AUTO, DIFFERENTIAL, FULL.", "Choose one of the three."),
     "INVALID_STAR": Code(_U, "What `*` means is not one of PIN, FOLLOW.", "Choose one of the two."),

@@ -135,6 +135,12 @@ class HistoryReader:
                 found.setdefault(id_, []).append(Advance(at, data_timestamp, action in WROTE))
         return found
 
+    def refresh_counts(self, since: datetime) -> dict[str, int]:
+        """Refreshes that began since then, by state."""
+        h = tables.refresh_history
+        counted = select(h.c.state, func.count().label("n")).where(*_chosen(HistoryFilter(since=since)))
+        return {row["state"]: int(row["n"]) for row in self._rows(counted.group_by(h.c.state))}
+
     def history_size(self) -> tuple[int, datetime | None]:
         """How many refreshes the history has, and when the oldest began."""
         h = tables.refresh_history

@@ -340,6 +340,14 @@ class CatalogReader(HistoryReader):
             statement = statement.where(or_(g.c.not_before.is_(None), g.c.not_before <= due))
         return tuple(rows.garbage(row) for row in self._rows(statement))
 
+    def garbage_due(self, due: datetime) -> tuple[int, datetime | None]:
+        """How much may be deleted at that time, and when the first of it could be known."""
+        g = tables.garbage
+        allowed = or_(g.c.not_before.is_(None), g.c.not_before <= due)
+        since = func.min(func.coalesce(g.c.not_before, g.c.created_at), type_=g.c.created_at.type)
+        found = self._rows(select(func.count().label("n"), since.label("since")).where(allowed))[0]
+        return int(found["n"]), found["since"]
+
 
 def unknown(name: TableName, known: Iterable[TableName]) -> TrickleError:
     there = ", ".join(sorted(map(str, known))) or "none"

@@ -27,8 +27,8 @@ _GLOBAL_FLAGS = ("--debug",)
 app = typer.Typer(
     name="trickle",
     help="Stream tables for Spark: declared by a query, kept equal to it by computing only what changed.",
-    epilog="The options above may also stand after the command. Exit codes: 0 done, 1 verify or doctor found "
-    "something, 2 wrong request, 3 a source changed, 4 try again later, 5 a bug.",
+    epilog="The options above may also stand after the command. Exit codes: 0 done, 1 verify, doctor or health "
+    "found something, 2 wrong request, 3 a source changed, 4 try again later, 5 a bug.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.text import Text
 
-from spark_trickle.cli.common import CatalogOnly, check_names, open_lake, open_store, output
-from spark_trickle.cli.output import grid
+from spark_trickle.cli.common import DIFFERS, CatalogOnly, check_names, open_lake, open_store, output
+from spark_trickle.cli.output import grid, plain
 from spark_trickle.cli.stream_tables import Since
 
 if TYPE_CHECKING:
@@ -20,6 +20,37 @@ T = TypeVar("T")
 OneOrAll = Annotated[str | None, typer.Argument(metavar="NAME", help="A stream table; all of them if left out.")]
 
 Window = Annotated[str, typer.Option("--since", metavar="TIME", help="A time with its zone, or how long ago.")]
+
+
+def health() -> None:
+    """Say what is wrong with the lake, the worst first, and what to do; exit code 1 if there is an error or a warning.
+
+    [dim]trickle health
+    trickle health --output json[/dim]
+    """
+    from spark_trickle.lake.metadata_files import MetadataFiles
+    from spark_trickle.lake.table_history import TableHistories
+    from spark_trickle.monitor.health import Severity, health
+
+    out = output()
+    with open_store() as lake:
+        histories = None if lake.has_outside_sources else TableHistories(MetadataFiles()).of
+        found = health(lake.store, lake.settings, histories)
+    if out.is_json:
+        out.show({"is_well": found.is_well, "summary": found.summary, **plain(found)})
+    else:
+        styles = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "dim"}
+        out.out.print(Text(found.summary, style="green" if found.is_well else "bold"))
+        table = grid("", "", "")
+        table.show_header = False
+        for f in found.findings:
+            text = Text(f.message)
+            text.append(f"\n→ {f.remedy}", style="cyan")
+            table.add_row(Text(f.severity, style=styles[f.severity]), f.code, text)
+        if found.findings:
+            out.out.print(table)
+    if not found.is_well:
+        raise typer.Exit(DIFFERS)
 
 
 def statistics(name: OneOrAll = None, since: Since = None) -> None:
@@ -211,4 +242,4 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 # In the order of the help text.
-COMMANDS: tuple[Callable[..., None], ...] = (statistics, compliance, pending, sources)
+COMMANDS: tuple[Callable[..., None], ...] = (health, statistics, compliance, pending, sources)
