@@ -104,7 +104,6 @@ def test_none_stays_none() -> None:
         "exact",
         "exact 5m",
         "5mexact",
-        "* * * * * exact",
         "manual exact",
         "",
         " ",
