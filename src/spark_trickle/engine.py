@@ -34,6 +34,7 @@ from spark_trickle.monitor import status as monitor
 from spark_trickle.monitor.compliance import Compliance, compliance
 from spark_trickle.monitor.filters import Moment, history_filter, moment
 from spark_trickle.monitor.health import Health, health
+from spark_trickle.monitor.lineage import LineageEntry, lineage
 from spark_trickle.monitor.pending import PendingInput, SourceState, pending, source_states
 from spark_trickle.monitor.statistics import Statistics, statistics
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
@@ -282,6 +283,26 @@ class Trickle:
     ) -> tuple[Statistics, ...]:
         """Refreshes in figures, for each stream table: counts, times, rows, actions, why they recomputed or failed."""
         return statistics(self.store, history_filter(self._full(name), since=since, until=until))
+
+    def lineage(
+        self, name: str, column: str | None = None, *, depth: int | None = None, down: bool = False
+    ) -> tuple[LineageEntry, ...]:
+        """Where the columns of a stream table come from, through other stream tables to the sources.
+
+        Args:
+            column: of that table; None: all. `tr.lineage("shop.revenue.total")` is the same as naming it here.
+            depth: how many definitions are looked through: 1 gives what the table's own one reads.
+            down: the other way: which columns depend on that of a stream table or source.
+        """
+        return lineage(
+            self.store,
+            self._name(name),
+            column,
+            depth=depth,
+            down=down,
+            store=self._inspector.store_lineages,
+            namespace=self._namespace(),
+        )
 
     def compliance(self, name: str | None = None, *, since: Moment = "24h") -> tuple[Compliance, ...]:
         """How much of the time since then stream tables were as fresh as their schedules ask, plus one refresh."""

@@ -59,6 +59,7 @@ ErrorCode = Literal[
     "FUNCTION_UNAVAILABLE",
     "INVALID_SINCE",
     "INVALID_FILTER",
+    "UNKNOWN_LINEAGE",
     "INVALID_SOURCE",
     "UNKNOWN_SOURCE",
     "UNKNOWN_CUT",
@@ -167,6 +168,11 @@ CODES: dict[ErrorCode, Code] = {
         _U,
         "A limit, a time, an action or another filter of what is to be shown cannot be understood.",
         "Give times with their zone, such as 2026-01-31T12:00:00+00:00, or how long ago: '24h', '7d'.",
+    ),
+    "UNKNOWN_LINEAGE": Code(
+        _U,
+        "Where the columns of a stream table come from is not known: we may read its definition otherwise than Spark.",
+        "`trickle explain` says why it is recomputed; `trickle graph` shows the tables that it reads.",
     ),
     "INVALID_SOURCE": Code(
         _U,

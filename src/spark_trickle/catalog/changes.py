@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.catalog.store import Transaction
-from spark_trickle.model import Dependency, StreamTable, TableName
+from spark_trickle.model import Dependency, Lineage, StreamTable, TableName
 from spark_trickle.results import HistoryEntry
 
 
@@ -21,6 +21,7 @@ class CatalogChange:
     alert: tuple[str, str] | None = None  # code and message
     owner: TableName | None = None  # of a hidden state table
     dropped: bool = False  # the row goes
+    lineage: Lineage | None = None  # of a public one; None: it is not known
 
     def apply(self, tx: Transaction, ids: dict[TableName, int]) -> None:
         """Write it. `ids` are those of rows that this transaction adds: a state table refers to its owner."""
@@ -35,6 +36,8 @@ class CatalogChange:
         if self.log is not None:
             tx.log_changes(id, self.log)
         tx.set_dependencies(id, self.dependencies)
+        if self.owner is None:
+            tx.put_lineage(id, self.lineage)
         if self.alert is not None:
             tx.add_alert(*self.alert, name=str(table.name))
         if self.history is None:

@@ -19,6 +19,7 @@ from spark_trickle.model import (
     LAKE,
     Dependency,
     LakeFunction,
+    Lineage,
     Pointer,
     Source,
     StreamTable,
@@ -144,6 +145,13 @@ class CatalogReader(HistoryReader):
     def stream_tables(self) -> tuple[StreamTable, ...]:
         """All stream tables, in the order of their names; hidden state tables are inside their owners."""
         return _with_states(_stream_tables(self._rows(_with_dependencies)))
+
+    def lineages(self) -> dict[TableName, Lineage]:
+        """Where the columns of each stream table come from, as far as that was stored."""
+        stored = tables.lineage
+        joined = stored.join(_s, _s.c.id == stored.c.stream_table_id)
+        found = self._rows(select(stored, _s.c.namespace, _s.c.name).select_from(joined))
+        return {TableName(row["namespace"], row["name"]): rows.lineage(row) for row in found}
 
     def snapshot_for_check(self, name: TableName) -> Check | None:
         """Everything the NO_DATA check compares, in one round trip."""

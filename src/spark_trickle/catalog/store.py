@@ -26,6 +26,7 @@ from spark_trickle.model import (
     Column,
     Dependency,
     LakeFunction,
+    Lineage,
     Mode,
     Pointer,
     Shape,
@@ -127,12 +128,27 @@ class Transaction(PointerWriter):
         return changed.rowcount == 1
 
     def delete_stream_table(self, id: int) -> None:
-        """The row, its dependencies and its change log; the history stays."""
+        """The row, its dependencies, lineage and change log; the history stays."""
         self.clear_change_log(id)
+        self.connection.execute(delete(tables.lineage).where(tables.lineage.c.stream_table_id == id))
         self.connection.execute(delete(tables.dependencies).where(tables.dependencies.c.stream_table_id == id))
         gone = self.connection.execute(delete(tables.stream_tables).where(tables.stream_tables.c.id == id))
         if gone.rowcount != 1:
             raise TrickleError("UNKNOWN_STREAM_TABLE", f"stream table {id} was dropped")
+
+    def put_lineage(self, id: int, found: Lineage | None) -> None:
+        """None: it is not known any more."""
+        stored = tables.lineage
+        if found is None:
+            self.connection.execute(delete(stored).where(stored.c.stream_table_id == id))
+            return
+        statement = self._database.insert(stored).values(stream_table_id=id, lineage=rows.lineage_json(found))
+        new = statement.excluded.lineage
+        self.connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=["stream_table_id"], set_={"lineage": new}, where=stored.c.lineage != new
+            )
+        )
 
     def set_dependencies(self, id: int, deps: Iterable[Dependency]) -> None:
         """Replace all dependencies, and with them the frontier."""

@@ -131,7 +131,6 @@ stream_tables = Table(
     Column("settings", Text),
     Column("table_uuid", String(64)),
     Column("file_schema", Text),
-    Column("lineage", Text),
     # A hidden state table belongs to the stream table whose definition it is a part of.
     Column("owner_id", Integer, ForeignKey("trickle_stream_tables.id")),
     UniqueConstraint("namespace", "name", name="trickle_stream_tables_name"),
@@ -188,6 +187,14 @@ refresh_history = Table(
     Index("trickle_refresh_history_started", "started_at"),
     Index("trickle_refresh_history_state", "state"),
     Index("trickle_refresh_history_table", "stream_table_id", "id"),
+)
+
+# Where the columns of a stream table come from; beside the stream tables, which are read once a second.
+lineage = Table(
+    "trickle_lineage",
+    metadata,
+    Column("stream_table_id", Integer, ForeignKey("trickle_stream_tables.id"), primary_key=True),
+    Column("lineage", Text, nullable=False),
 )
 
 # What a refresh removed and added, in files of its own, for consumers that have not seen it yet.

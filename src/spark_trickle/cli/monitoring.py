@@ -204,6 +204,45 @@ def sources() -> None:
     out.out.print(table)
 
 
+def lineage(
+    name: Annotated[str, typer.Argument(metavar="NAME[.COLUMN]", help="A stream table, or a column of it.")],
+    down: Annotated[
+        bool, typer.Option("--down", help="What depends on a stream table or source, or on its column.")
+    ] = False,
+    depth: Annotated[
+        int | None,
+        typer.Option("--depth", help="How many definitions to look through; otherwise all.", show_default=False),
+    ] = None,
+) -> None:
+    """Show where columns come from: directly, what values are made of, and what decides which rows there are.
+
+    [dim]trickle lineage shop.revenue
+    trickle lineage shop.revenue.total --depth 1
+    trickle lineage shop.orders.amount --down[/dim]
+    """
+    from spark_trickle.monitor.lineage import NotStored, lineage
+
+    out = output()
+    try:
+        with open_store() as lake:
+            found = lineage(lake.store, lake.name(name), depth=depth, down=down)
+    except NotStored:
+        with open_lake(out) as tr:
+            found = tr.lineage(name, depth=depth, down=down)
+    if out.is_json or not found:
+        out.show(found)
+        return
+    table = grid("column", "", "how", "of" if down else "from")
+    before = ""
+    for entry in found:
+        own = f"{entry.table}.{entry.column or '*'}"
+        other = f"{entry.from_table}.{entry.from_column or '*'}"
+        shown = Text("" if own == before else own)
+        table.add_row(shown, "<-", Text(entry.via, style="" if entry.direct else "dim"), Text(other))
+        before = own
+    out.out.print(table)
+
+
 def _told(
     without: Callable[[CatalogOnly, Histories], T], session: Callable[[Trickle], T], names: Sequence[str] | None = None
 ) -> T:
@@ -242,4 +281,4 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 # In the order of the help text.
-COMMANDS: tuple[Callable[..., None], ...] = (health, statistics, compliance, pending, sources)
+COMMANDS: tuple[Callable[..., None], ...] = (health, statistics, compliance, pending, sources, lineage)

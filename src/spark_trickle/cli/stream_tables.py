@@ -32,7 +32,9 @@ Query = Annotated[str | None, typer.Option("--query", "-q", help="The definition
 QueryFile = Annotated[str | None, typer.Option("--file", "-f", help="Read it from a file; - is standard input.")]
 Schedule = Annotated[
     str | None,
-    typer.Option("--schedule", "-s", help="'30s', '5m', '50s exact', a cron line, 'downstream' or 'manual'.", show_default=False),
+    typer.Option(
+        "--schedule", "-s", help="'30s', '5m', '50s exact', a cron line, 'downstream' or 'manual'.", show_default=False
+    ),
 ]
 Mode = Annotated[str | None, typer.Option("--mode", "-m", help="auto, differential or full.", show_default=False)]
 Set = Annotated[

@@ -173,6 +173,7 @@ def _change(run: Run, done: Done, owner: TableName | None) -> CatalogChange:
         log=None if staging is None else staging.log,
         alert=(reason.code, str(reason)) if owner is None and reason.code in _ALERTS else None,
         owner=owner,
+        lineage=done.compiled.lineage if owner is None else None,
     )
 
 

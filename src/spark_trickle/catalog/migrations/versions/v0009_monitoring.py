@@ -19,4 +19,8 @@ def upgrade() -> None:
         "UPDATE trickle_refresh_history SET data_timestamp = started_at WHERE state = 'COMPLETED' AND action <> 'SKIP'"
     )
     op.create_index("trickle_refresh_history_started", "trickle_refresh_history", ["started_at"])
-    op.add_column("trickle_stream_tables", sa.Column("lineage", sa.Text))
+    op.create_table(
+        "trickle_lineage",
+        sa.Column("stream_table_id", sa.Integer, sa.ForeignKey("trickle_stream_tables.id"), primary_key=True),
+        sa.Column("lineage", sa.Text, nullable=False),
+    )
