@@ -73,6 +73,9 @@ def source(**values: Any) -> SourceState:
     return SourceState(**(given | values))
 
 
+EXPOSED = source(protected=0, exposed_since=NOON - timedelta(hours=2))
+
+
 def judged(
     tables: list[StreamTable] | None = None, statuses: list[StreamTableStatus] | None = None, **more: Any
 ) -> Health:
@@ -115,7 +118,7 @@ def test_nothing_is_wrong() -> None:
             "s.t, which is read by s.a: the table is gone",
         ),
         ({}, {}, {"sources": (source(frontiers_readable=False),)}, "WARNING SNAPSHOT_EXPIRED", "of s.t"),
-        ({}, {}, {"sources": (source(protected=0),)}, "WARNING UNPROTECTED", "may expire: s.a"),
+        ({}, {}, {"sources": (EXPOSED,)}, "WARNING UNPROTECTED", "since 2026-03-02 10:00 snapshots of s.t"),
         ({}, {}, {"abandoned": ("s.a",)}, "WARNING ABANDONED", "s.a"),
         ({}, {}, {"garbage": (3, NOON - timedelta(days=2))}, "WARNING GARBAGE", "the oldest since 2026-02-28"),
         ({}, {}, {"history": (2_000_000, NOON)}, "INFO HISTORY", "2,000,000 refreshes"),
@@ -137,8 +140,8 @@ def test_each_thing_that_is_wrong(
         ({"lag_seconds": 119.0}, {}),
         ({"target_seconds": None, "lag_seconds": 9999.0}, {"lease_expires_at": None}),  # by hand: nobody need lead
         ({}, {"garbage": (50, NOON)}),
-        ({}, {"sources": (source(protected=0),), "protect": "off"}),
-        ({}, {"sources": (source(protected=0, format="delta"),)}),
+        ({}, {"sources": (EXPOSED,), "protect": "off"}),
+        ({}, {"sources": (source(protected=0, exposed_since=NOON - timedelta(minutes=59)),)}),  # a tag comes soon
         ({}, {"sources": (source(readers=(), format=None, current=None, problem="gone"),)}),
         ({}, {"alerts": {("RESUMED", "info"): 2}}),
     ],

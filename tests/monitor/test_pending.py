@@ -163,8 +163,10 @@ def test_sources(store: CatalogStore, table: Any) -> None:
     assert (t.oldest_frontier, t.oldest_reader, t.behind) == (first.snapshot_id, "s.a", 1)
     assert (t.frontiers, t.protected, t.frontiers_readable) == (2, 1, True)  # the current one needs no tag
     assert t.changed_at == datetime.fromtimestamp(table.current_snapshot().timestamp_ms / 1000, UTC)
+    assert t.exposed_since == t.changed_at  # the commit after the frontier of s.a
     table.manage_snapshots().create_tag(first.snapshot_id, f"trickle_frontier_{first.snapshot_id}").commit()
-    assert source_states(store, HISTORIES)[0].protected == 2
+    (t,) = source_states(store, HISTORIES)
+    assert (t.protected, t.exposed_since) == (2, None)
 
     read(store, TableName("s", "c"), replace(first, snapshot_id=1))
     (t,) = source_states(store, HISTORIES)

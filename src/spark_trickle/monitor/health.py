@@ -24,6 +24,7 @@ STALE = 2.0  # times its target, that the lag of a stream table has to be
 MUCH_HISTORY = 1_000_000  # refreshes
 MUCH_GARBAGE = 10_000  # files and folders
 OLD_GARBAGE = timedelta(days=1)
+EXPOSED = timedelta(hours=1)  # tags are written with the next refresh of a reader
 _DAY = timedelta(days=1)
 _NAMED = 5  # stream tables that one line names
 
@@ -253,8 +254,8 @@ def _sources(facts: Facts) -> Iterable[Finding]:
                 "AUTO recomputes them at their next refresh; with mode DIFFERENTIAL: trickle refresh NAME --mode full."
             )
             yield Finding(Severity.WARNING, "SNAPSHOT_EXPIRED", message, remedy, s.readers)
-        elif facts.protect != "off" and s.protected < s.frontiers and not s.format.startswith("delta"):
-            message = f"{s.frontiers - s.protected} snapshots of {s.name} that its readers show may expire: {readers}"
+        elif facts.protect != "off" and s.exposed_since is not None and facts.now - s.exposed_since > EXPOSED:
+            message = f"since {s.exposed_since:%Y-%m-%d %H:%M} snapshots of {s.name} may expire: {readers} need them"
             remedy = "Refresh its readers, or let Trickle write tags to it (trickle alerts says why it could not)."
             yield Finding(Severity.WARNING, "UNPROTECTED", message, remedy, s.readers)
 

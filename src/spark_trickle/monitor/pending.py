@@ -75,6 +75,7 @@ class SourceState:
     frontiers_readable: bool  # False: a stream table must be recomputed
     frontiers: int  # snapshots that stream tables show
     protected: int  # of these: tagged by Trickle, or current
+    exposed_since: datetime | None = None  # since when the others could expire: the source moved on, and has no tag
     problem: str | None = None
 
     def __str__(self) -> str:
@@ -193,7 +194,19 @@ def _state(
 
     def lost(problem: str, format: str | None = None) -> SourceState:
         return SourceState(
-            str(name), format, names, None, None, None, None, None, None, not shown, len(shown), 0, problem
+            name=str(name),
+            format=format,
+            readers=names,
+            current=None,
+            changed_at=None,
+            rows=None,
+            oldest_frontier=None,
+            oldest_reader=None,
+            behind=None,
+            frontiers_readable=not shown,
+            frontiers=len(shown),
+            protected=0,
+            problem=problem,
         )
 
     pointer = _look(pointers, name)
@@ -222,6 +235,7 @@ def _state(
         elif far is None or distance > far[0]:
             far = (distance, table, read)
     head = None if history.head is None else history.commits.get(history.head)
+    safe = {*history.tagged, history.head}
     line = history.since(None) or tuple(sorted(history.commits.values(), key=lambda c: c.at, reverse=True))
     changed = next((c.at for c in line if c.changes_rows), None)
     return SourceState(
@@ -236,7 +250,8 @@ def _state(
         behind=None if far is None or unknown_distance or not readable else far[0],
         frontiers_readable=readable,
         frontiers=len(shown),
-        protected=len(shown & {*history.tagged, history.head}),
+        protected=len(shown & safe),
+        exposed_since=min((c[-1].at for s in shown - safe if (c := history.since(s))), default=None),
         problem=None if readable else "a snapshot that a stream table shows is gone: it will be recomputed",
     )
 

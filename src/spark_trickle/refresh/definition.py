@@ -35,6 +35,7 @@ from spark_trickle.model import (
     TableName,
     resolve,
 )
+from spark_trickle.refresh.traced import lineage_at_a_moment
 from spark_trickle.spark.analyze import Analyzer
 from spark_trickle.spark.compile import PlainLeaves, compile_sql
 from spark_trickle.spark.guard import roundtrip
@@ -266,6 +267,9 @@ def compile_definition(
         made = planner.compiled(definition, columns, whole, how, views, notices, tuple(planner.states))
         return replace(made, lineage=traced)
     inputs, views = _mentioned_inputs(tables, definition, namespace)
+    if traced is None and reason is not None and reason.code == "TIME_DEPENDENT" and misread is None:
+        read = {c for _, used in inputs.values() for c in used}
+        traced = lineage_at_a_moment(session, analyzer, tables, definition, namespace, [c.name for c in columns], read)
     return Compiled(
         definition=definition,
         namespace=namespace,
