@@ -146,12 +146,15 @@ class CatalogReader(HistoryReader):
         """All stream tables, in the order of their names; hidden state tables are inside their owners."""
         return _with_states(_stream_tables(self._rows(_with_dependencies)))
 
-    def lineages(self) -> dict[TableName, Lineage]:
-        """Where the columns of each stream table come from, as far as that was stored."""
+    def lineages(self, names: Collection[TableName] | None = None) -> dict[TableName, Lineage]:
+        """Where the columns of stream tables come from, as far as that was stored; of those named, or of all."""
         stored = tables.lineage
         joined = stored.join(_s, _s.c.id == stored.c.stream_table_id)
-        found = self._rows(select(stored, _s.c.namespace, _s.c.name).select_from(joined))
-        return {TableName(row["namespace"], row["name"]): rows.lineage(row) for row in found}
+        statement = select(stored, _s.c.namespace, _s.c.name).select_from(joined)
+        if names is not None and len(names) <= LISTED_NAMES:
+            keys = [(n.namespace, n.name) for n in sorted(names)]
+            statement = statement.where(tuple_(_s.c.namespace, _s.c.name).in_(keys))
+        return {TableName(row["namespace"], row["name"]): rows.lineage(row) for row in self._rows(statement)}
 
     def snapshot_for_check(self, name: TableName) -> Check | None:
         """Everything the NO_DATA check compares, in one round trip."""

@@ -65,26 +65,29 @@ def on_time(
 
     What was before the first of them is not measured.
     """
-    measured = late = longest = worst = run = 0.0
+    zero = timedelta()
+    measured = late = longest = worst = run = zero
     spans = 0
     moves = [m for m in advances if m[0] < until]
-    for n, (at, shown) in enumerate(moves):
-        start, end = max(at, since), moves[n + 1][0] if n + 1 < len(moves) else until
-        if end <= since or end <= start:
+    ends = [m[0] for m in moves[1:]] + [until]
+    for (at, shown), end in zip(moves, ends, strict=False):
+        start = since if at < since else at
+        if end <= start:
             continue
         due = deadline(shown)
-        fresh_until = end if due is None else min(max(due + allowed, start), end)
-        measured += (end - start).total_seconds()
-        worst = max(worst, (end - shown).total_seconds())
-        if fresh_until > start:
-            run = 0.0
-        if fresh_until < end:
-            seconds = (end - fresh_until).total_seconds()
+        measured += end - start
+        worst = max(worst, end - shown)
+        late_from = end if due is None else due + allowed
+        if late_from > start:
+            run = zero
+        if late_from < end:
+            seconds = end - max(late_from, start)
             spans += not run
             run += seconds
             late += seconds
             longest = max(longest, run)
-    return OnTime(measured, late, spans, longest, worst)
+    total, late_in_all, longest_span, age = (t.total_seconds() for t in (measured, late, longest, worst))
+    return OnTime(total, late_in_all, spans, longest_span, age)
 
 
 def compliance(
@@ -131,6 +134,9 @@ def _of(
 
 def _deadline(schedules: Sequence[Schedule], zone: str) -> Deadline:
     """Of a DOWNSTREAM table, the first deadline among those of its consumers."""
+    if len(schedules) == 1 and schedules[0].seconds is not None:  # nearly always
+        period = timedelta(seconds=schedules[0].seconds)
+        return lambda shown: shown + period
 
     def of(shown: datetime) -> datetime | None:
         times = (

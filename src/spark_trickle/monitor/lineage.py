@@ -59,16 +59,16 @@ def lineage(
         name, column = target(name, {*tables, *read}, namespace)
     if name not in tables and not (down and name in read):
         raise unknown(name, {*tables, *read} if down else tables)
-    found = reader.lineages()
     graph = Graph({t.name: [d.input for d in t.reads if d.input in tables] for t in tables.values()})
-    needed = tables if down else graph.ancestors_first([name])
+    needed = tuple(tables) if down else graph.ancestors_first([name])
+    found = reader.lineages(None if down else needed)
     missing = sorted(n for n in needed if n not in found and tables[n].incremental)
     if missing:
         names = ", ".join(map(str, missing))
         if store is None:
             raise NotStored("UNKNOWN_LINEAGE", f"the lineage of {names} is not stored")
         store(missing)
-        found = reader.lineages()
+        found = reader.lineages(None if down else needed)
     if down:
         return depends_on(name, column, found, depth)
     if name not in found:
