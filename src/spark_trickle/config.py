@@ -190,7 +190,7 @@ class Settings(BaseSettings):
         True,
         json_schema_extra=LIVE,
         description="Schedules of 48 s and more are shortened to 48 s times a power of two, so that stream tables of "
-        "one DAG are due together; off: as written.",
+        "one DAG are due together; off: as written. A schedule such as `50s exact` is kept as written in any case.",
     )
     max_concurrent_refreshes: int = Field(
         2, ge=1, json_schema_extra=LIVE, description="How many refreshes the scheduler runs at once."

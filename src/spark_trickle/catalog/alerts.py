@@ -258,5 +258,5 @@ def alert_kind(text: str) -> AlertKind:
         if kind == text.strip().upper().replace("-", "_"):
             return kind
     raise TrickleError(
-        "INVALID_KIND", f"{text!r} is not a kind of alert", hint=f"There are: {', '.join(sorted(KINDS))}."
+        "INVALID_FILTER", f"{text!r} is not a kind of alert", hint=f"There are: {', '.join(sorted(KINDS))}."
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spark_trickle.catalog.alerts import AlertKind
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.catalog.store import Transaction
-from spark_trickle.model import Dependency, StreamTable, TableName
+from spark_trickle.model import Dependency, Lineage, StreamTable, TableName
 from spark_trickle.results import HistoryEntry
 
 
@@ -23,6 +23,7 @@ class CatalogChange:
     recovered: bool = False  # it failed before, or was off its schedule
     owner: TableName | None = None  # of a hidden state table
     dropped: bool = False  # the row goes
+    lineage: Lineage | None = None  # of a public one; None: it is not known
 
     def apply(self, tx: Transaction, ids: dict[TableName, int]) -> None:
         """Write it. `ids` are those of rows that this transaction adds: a state table refers to its owner."""
@@ -37,6 +38,8 @@ class CatalogChange:
         if self.log is not None:
             tx.log_changes(id, self.log)
         tx.set_dependencies(id, self.dependencies)
+        if self.owner is None:
+            tx.put_lineage(id, self.lineage)
         name = str(table.name)
         if self.recovered:
             tx.alerts.recovered(name, f"{name} was refreshed")
@@ -59,6 +62,7 @@ class CatalogChange:
                 seconds=h.seconds,
                 bytes_read=h.bytes_read,
                 snapshot_id=h.snapshot_id,
+                data_timestamp=h.data_timestamp,
             )
         else:
             tx.add_refresh(self.history, id)

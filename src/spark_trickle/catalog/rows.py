@@ -25,7 +25,20 @@ from pydantic_core import core_schema
 from sqlalchemy.engine import RowMapping
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Action, Dependency, LakeFunction, Pointer, Shape, Source, StreamTable, TableName
+from spark_trickle.model import (
+    Action,
+    Dependency,
+    LakeFunction,
+    Lineage,
+    Origin,
+    Origins,
+    Pointer,
+    Shape,
+    Source,
+    StreamTable,
+    TableName,
+    Via,
+)
 from spark_trickle.results import HistoryEntry
 
 T = TypeVar("T")
@@ -233,6 +246,15 @@ class _StoredSource:
     view: str
 
 
+_StoredOrigin = tuple[str, str, str, Annotated[Via, Strict(False)]]
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredLineage:
+    columns: dict[str, tuple[_StoredOrigin, ...]]
+    rows: tuple[_StoredOrigin, ...]
+
+
 _FUNCTIONS: Any = Annotated[_stored(dict[str, str] | None), AfterValidator(_pairs)]
 _FILES = _stored(tuple[LoggedFile, ...])
 
@@ -261,6 +283,7 @@ _sources = Reader(
     kind=str,
     state=Annotated[_StoredSource, _JsonText()],
 )
+_lineage = Reader("trickle_lineage", object, key="stream_table_id", lineage=Annotated[_StoredLineage, _JsonText()])
 _only_files = Reader("trickle_change_log", object, files=_FILES)
 _only_functions = Reader("trickle_stream_tables", object, functions_used=_FUNCTIONS)
 
@@ -314,6 +337,29 @@ def pointer(namespace: str, name: str, location: str | None, iceberg_type: str |
     if not location:
         raise _corrupt("iceberg_tables", table, "metadata_location", "the value is missing")
     return Pointer(table, location, iceberg_type == "VIEW")
+
+
+def lineage(row: RowMapping) -> Lineage:
+    stored: _StoredLineage = _lineage.values(row)["lineage"]
+    return Lineage({c: _origins(found) for c, found in stored.columns.items()}, _origins(stored.rows))
+
+
+def lineage_json(found: Lineage) -> str:
+    """Equal lineages have equal texts."""
+
+    def listed(origins: Origins) -> list[list[str]]:
+        return [[o.table.namespace, o.table.name, o.column, o.via] for o in sorted(origins)]
+
+    return as_json({"columns": {c: listed(o) for c, o in found.columns.items()}, "rows": listed(found.rows)})
+
+
+def _origin(stored: _StoredOrigin) -> Origin:
+    namespace, name, column, via = stored
+    return Origin(TableName(namespace, name), column, via)
+
+
+def _origins(stored: tuple[_StoredOrigin, ...]) -> Origins:
+    return frozenset(map(_origin, stored))
 
 
 def as_json(value: Any) -> str:

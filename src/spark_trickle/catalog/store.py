@@ -27,6 +27,7 @@ from spark_trickle.model import (
     Column,
     Dependency,
     LakeFunction,
+    Lineage,
     Mode,
     Pointer,
     Shape,
@@ -130,8 +131,9 @@ class Transaction(PointerWriter):
         return changed.rowcount == 1
 
     def delete_stream_table(self, id: int) -> None:
-        """The row, its dependencies and its change log; the history stays."""
+        """The row, its dependencies, lineage and change log; the history stays."""
         self.clear_change_log(id)
+        self.connection.execute(delete(tables.lineage).where(tables.lineage.c.stream_table_id == id))
         self.connection.execute(delete(tables.dependencies).where(tables.dependencies.c.stream_table_id == id))
         s = tables.stream_tables
         gone = self.connection.execute(delete(s).where(s.c.id == id).returning(s.c.namespace, s.c.name)).first()
@@ -139,6 +141,20 @@ class Transaction(PointerWriter):
             raise TrickleError("UNKNOWN_STREAM_TABLE", f"stream table {id} was dropped")
         name = str(TableName(*gone))
         self.alerts.resolve(name, None, f"{name} was dropped")
+
+    def put_lineage(self, id: int, found: Lineage | None) -> None:
+        """None: it is not known any more."""
+        stored = tables.lineage
+        if found is None:
+            self.connection.execute(delete(stored).where(stored.c.stream_table_id == id))
+            return
+        statement = self._database.insert(stored).values(stream_table_id=id, lineage=rows.lineage_json(found))
+        new = statement.excluded.lineage
+        self.connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=["stream_table_id"], set_={"lineage": new}, where=stored.c.lineage != new
+            )
+        )
 
     def set_dependencies(self, id: int, deps: Iterable[Dependency]) -> None:
         """Replace all dependencies, and with them the frontier."""
@@ -203,6 +219,7 @@ class Transaction(PointerWriter):
         bytes_read: int | None = None,
         bytes_written: int | None = None,
         snapshot_id: int | None = None,
+        data_timestamp: datetime | None = None,
     ) -> None:
         """Close a RUNNING refresh. One that another process has closed already: LEASE_LOST."""
         h = tables.refresh_history
@@ -224,6 +241,7 @@ class Transaction(PointerWriter):
                 bytes_read=bytes_read,
                 bytes_written=bytes_written,
                 snapshot_id=snapshot_id,
+                data_timestamp=data_timestamp,
             )
         )
         if changed.rowcount != 1:
@@ -251,6 +269,7 @@ class Transaction(PointerWriter):
             error=entry.error,
             snapshot_id=entry.snapshot_id,
             bytes_read=entry.bytes_read,
+            data_timestamp=entry.data_timestamp,
         )
 
     def _add_history(self, **values: Any) -> None:

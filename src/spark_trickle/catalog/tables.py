@@ -60,7 +60,7 @@ class Moment(TypeDecorator[datetime]):
                 value = datetime.fromisoformat(value)
             except ValueError:
                 return value
-        if isinstance(value, datetime) and value.tzinfo is not None:
+        if isinstance(value, datetime) and value.tzinfo not in (None, UTC):
             return value.astimezone(UTC)
         return value
 
@@ -182,9 +182,19 @@ refresh_history = Table(
     Column("fixpoint_iteration", Integer),
     Column("freshness_deadline", Moment),
     Column("snapshot_id", BigInteger),  # of the stream table: what this refresh published
+    Column("data_timestamp", Moment),  # that the stream table got; NULL: it kept the one it had
     Index("trickle_refresh_history_name", "name", "id"),
+    Index("trickle_refresh_history_started", "started_at"),
     Index("trickle_refresh_history_state", "state"),
     Index("trickle_refresh_history_table", "stream_table_id", "id"),
+)
+
+# Where the columns of a stream table come from; beside the stream tables, which are read once a second.
+lineage = Table(
+    "trickle_lineage",
+    metadata,
+    Column("stream_table_id", Integer, ForeignKey("trickle_stream_tables.id"), primary_key=True),
+    Column("lineage", Text, nullable=False),
 )
 
 # What a refresh removed and added, in files of its own, for consumers that have not seen it yet.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from spark_trickle.cli.common import open_store, output, usage
+from spark_trickle.cli.common import open_store, output
 from spark_trickle.cli.output import Output, grid
 
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ def alerts(
     trickle alerts --kind stale -n 5[/dim]
     """
     from spark_trickle.catalog.alerts import alert_kind
+    from spark_trickle.monitor.filters import moment
 
     out = output()
     asked = None if kind is None else alert_kind(kind)
-    after = None if since is None else moment_of(since, datetime.now(UTC))
+    after = moment("since", since, datetime.now(UTC))
     with open_store() as lake:
         chosen = None if name is None else str(lake.name(name))
         found = lake.store.alerts(limit, open_only=only_open, name=chosen, kind=asked, since=after)
@@ -62,25 +63,3 @@ def _table(out: Output, found: tuple[Alert, ...]) -> None:
             Text(a.message if a.name is None or a.name in a.message else f"{a.name}: {a.message}"),
         )
     out.out.print(table)
-
-
-def moment_of(text: str, now: datetime) -> datetime:
-    """A time in ISO form (without a zone: UTC), or that long ago.
-
-    >>> now = datetime(2026, 3, 2, 12, tzinfo=UTC)
-    >>> print(moment_of("2h", now), moment_of("2026-03-01", now))
-    2026-03-02 10:00:00+00:00 2026-03-01 00:00:00+00:00
-    """
-    from spark_trickle.schedule import seconds_of
-
-    seconds = seconds_of(text.strip().lower())
-    if seconds is not None:
-        try:
-            return now - timedelta(seconds=seconds)
-        except OverflowError:
-            return datetime.min.replace(tzinfo=UTC)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        usage(f"--since {text}: give a time such as 2026-03-02T08:00, or a duration such as 2h.")
-    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
@@ -13,7 +14,9 @@ from spark_trickle.lake.driver_reads import look_up
 from spark_trickle.lake.feed import Feed, read_changes
 from spark_trickle.lake.jvm import Java, TableFacts
 from spark_trickle.lake.kinds import Problem, replaced
+from spark_trickle.lake.metadata_files import MetadataFiles
 from spark_trickle.lake.pins import new_pin
+from spark_trickle.lake.table_history import TableHistories, TableHistory
 from spark_trickle.model import Dependency, Pointer
 from spark_trickle.spark.runtime import Local
 from spark_trickle.thresholds import KEPT_FEED_ROWS, KEPT_FEEDS
@@ -38,6 +41,7 @@ class Iceberg:
         self._metadata = LruCache[str, Java](size=32)
         self._facts = LruCache[str, TableFacts]()
         self._feeds = LruCache[_Change, Feed](size=KEPT_FEEDS)
+        self._histories = TableHistories(MetadataFiles(partial(jvm.read_file, session)))
 
     def metadata(self, location: str) -> Java:
         """Iceberg's TableMetadata in this file."""
@@ -65,6 +69,9 @@ class Iceberg:
         summary = snapshot.summary()
         total, deleted = summary.get("total-records"), summary.get("total-position-deletes")
         return None if total is None else max(int(total) - int(deleted or 0), 0)
+
+    def history(self, location: str) -> TableHistory:
+        return self._histories.of(location)
 
     def expired(self, location: str, snapshot_id: int) -> str | None:
         there = self.metadata(location).snapshot(snapshot_id) is not None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from spark_trickle.errors import ErrorCode
 from spark_trickle.lake.feed import Feed
 from spark_trickle.lake.jvm import TableFacts
+from spark_trickle.lake.table_history import TableHistory
 from spark_trickle.model import Dependency, Pointer, TableName
 from spark_trickle.spark.runtime import Local
 
@@ -33,6 +34,9 @@ class SourceKind(Protocol):
 
     def rows(self, session: SparkSession, location: str, snapshot_id: int) -> int | None:
         """Rows of the table at this or an older snapshot; None: nobody counted them."""
+
+    def history(self, location: str) -> TableHistory:
+        """The commits of the table, as far as its metadata tells. No Spark job runs."""
 
     def expired(self, location: str, snapshot_id: int) -> str | None:
         """Why the change since an older snapshot cannot be known any more; None: it can."""

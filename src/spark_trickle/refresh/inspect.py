@@ -56,6 +56,21 @@ class Inspector:
             notices=notices(compiled, r.settings),
         )
 
+    # -- lineage ---------------------------------------------------------------------------------------------------
+
+    def store_lineages(self, names: Iterable[TableName]) -> None:
+        """Of stream tables from before lineage was stored: their definitions are compiled, nothing is refreshed."""
+        r, known = self.refresher, self.refresher.known()
+        cut = r.cut()
+        for name in names:
+            if name not in known:
+                continue
+            with r.attempts.begin({}, known[name].namespace) as attempt:
+                found = r.compile(attempt, known[name], cut, known).lineage
+            if found is not None:
+                with r.store.write() as tx:
+                    tx.put_lineage(known[name].id, found)
+
     def _script(self, table: StreamTable, compiled: Compiled, cut: Cut) -> str | None:
         """What a refresh runs; where every input can be read at the frontier by its name, as a script."""
         old: dict[TableName, str] = {}

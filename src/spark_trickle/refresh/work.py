@@ -191,6 +191,7 @@ def _change(run: Run, done: Done, owner: TableName | None, alerts: Alerts) -> Ca
         alerts=alerts,
         recovered=owner is None and (done.table.last_error is not None or done.table.status not in RUNS),
         owner=owner,
+        lineage=done.compiled.lineage if owner is None else None,
     )
 
 
@@ -244,12 +245,12 @@ def _dependencies(run: Run, done: Done) -> tuple[Dependency, ...]:
 def completed(
     result: RefreshResult,
     initiated_by: str,
-    started_at: datetime,
+    instant: datetime,
     refresh_id: str | None = None,
     snapshot_id: int | None = None,
     bytes_read: int | None = None,
 ) -> HistoryEntry:
-    """The history of a refresh that is over."""
+    """The history of a refresh that is over; `instant` is that of its cut."""
     return HistoryEntry(
         refresh_id=refresh_id or uuid.uuid4().hex,
         name=result.name,
@@ -257,7 +258,7 @@ def completed(
         action=result.action,
         reason=result.reason,
         initiated_by=initiated_by,
-        started_at=started_at,
+        started_at=instant,
         ended_at=datetime.now(UTC),
         seconds=result.seconds,
         rows_inserted=result.rows_inserted,
@@ -269,6 +270,7 @@ def completed(
         error=None,
         snapshot_id=snapshot_id,
         bytes_read=bytes_read,
+        data_timestamp=None if result.action is Action.SKIP else instant,
     )
 
 

@@ -10,6 +10,7 @@ from spark_trickle.lake.delta_lake.log import PREFIX, Logs, Version, table_sql
 from spark_trickle.lake.feed import Feed
 from spark_trickle.lake.jvm import TableFacts
 from spark_trickle.lake.kinds import Problem
+from spark_trickle.lake.table_history import TableHistory
 from spark_trickle.lake.views import write_source_view
 from spark_trickle.model import Dependency, Pointer, TableName
 from spark_trickle.spark.names import quote
@@ -50,6 +51,10 @@ class DeltaLake:
     def rows(self, session: SparkSession, location: str, snapshot_id: int) -> int | None:
         cut = Version.of(location)
         return self.logs.rows(session, cut.at(snapshot_id), cut)
+
+    def history(self, location: str) -> TableHistory:
+        version = Version.of(location)
+        return TableHistory(format="delta", uuid=version.table_id, head=version.number, numbered=True)
 
     def expired(self, location: str, snapshot_id: int) -> str | None:
         new = Version.of(location)
