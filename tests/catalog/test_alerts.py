@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,28 @@ def test_what_happens_again_counts_up(store: CatalogStore) -> None:
     assert other.name == "s.other"
     assert told(store) == [("raised", "STALE"), ("raised", "STALE")]
     assert store.alert_counts() == {("STALE", "warning"): 2}
+
+
+def test_many_at_once_are_one(store: CatalogStore) -> None:
+    def one(n: int) -> None:
+        with store.write() as tx:
+            tx.alerts.raise_("STALE", str(n), NAME)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(40)))
+    (found,) = store.alerts()
+    assert (found.occurrences, told(store)) == (40, [("raised", "STALE")])
+    # As many who end it, and others who raise it meanwhile: at every end there is one that begins, or none is open.
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: one(n) if n % 2 else end(store), range(40)))
+    events = [event for event, _ in told(store)]
+    assert events == ["raised", "resolved"] * (len(events) // 2) + ["raised"] * (len(events) % 2)
+    assert len(store.alerts(open_only=True)) == len(events) % 2
+
+
+def end(store: CatalogStore) -> None:
+    with store.write() as tx:
+        tx.alerts.resolve(NAME, None, "over")
 
 
 def test_an_end_is_a_notice_and_what_comes_after_is_a_new_alert(store: CatalogStore) -> None:
@@ -175,7 +198,7 @@ def test_deliveries_go_out_in_order_and_are_claimed(store: CatalogStore) -> None
     found, lost = outbox.hand_out(store, lease, ("a", "b"), now)
     assert ([Notice.of(d.body).message for d in found], lost) == (["1", "2"], 0)
     assert outbox.hand_out(store, lease, ("a", "b"), now) == ((), 0)
-    assert outbox.waiting(store) == {"a": 2, "b": 2}
+    assert store.notices_waiting() == {"a": 2, "b": 2}
     assert outbox.due(store, now) == ("a", "b")
     until = now + timedelta(seconds=60)
     first = outbox.claim(store, lease, "a", now, until)
@@ -196,7 +219,7 @@ def test_deliveries_go_out_in_order_and_are_claimed(store: CatalogStore) -> None
     assert outbox.claim(store, lease, "nobody", now, until) is None
     assert outbox.give_up(store, lease, now - timedelta(hours=1)) == 0
     assert outbox.give_up(store, lease, now + timedelta(hours=1)) == 3
-    assert outbox.waiting(store) == {}
+    assert store.notices_waiting() == {}
 
 
 def test_only_the_leader_hands_out_and_claims(store: CatalogStore) -> None:
@@ -213,7 +236,7 @@ def test_only_the_leader_hands_out_and_claims(store: CatalogStore) -> None:
         with pytest.raises(TrickleError) as caught:
             attempt()
         assert caught.value.code == "LEASE_LOST"
-    assert outbox.waiting(store) == {None: 1}
+    assert store.notices_waiting() == {None: 1}
 
 
 def test_the_queue_of_a_target_is_bounded(store: CatalogStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ def verified(headers: dict[str, str], body: bytes, secret: str) -> dict[str, Any
 def test_a_webhook_gets_what_happened_once_signed_and_in_order(store: CatalogStore, tmp_path: Path) -> None:
     with receiving() as hook, running(watching(store, settings(tmp_path, hook, secret=SECRET), leader(store))):
         stored(store, "1", "2 é", "3")
-        wait(lambda: not outbox.waiting(store))
+        wait(lambda: not store.notices_waiting())
     assert hook.messages == ["1", "2 é", "3"]
     headers, body = hook.got[1]
     found = verified(headers, body, SECRET)
@@ -181,7 +181,7 @@ def test_a_webhook_that_fails_gets_it_later_and_redirects_are_not_followed(
         running(watching(store, settings(tmp_path, hook, secret=SECRET), leader(store))),
     ):
         stored(store, "1", "2")
-        wait(lambda: not outbox.waiting(store))
+        wait(lambda: not store.notices_waiting())
     assert hook.messages == ["1", "1", "1", "1", "2"]
     assert len({headers["webhook-id"] for headers, _ in hook.got}) == 2  # a receiver can tell that it is the same
     assert set(hook.paths) == {"/services/T0KEN/"}
@@ -208,7 +208,7 @@ def test_a_dead_webhook_stops_nobody(store: CatalogStore, tmp_path: Path, monkey
             assert len(heard) == 20
             assert time.monotonic() - begun < 5
     assert alive.messages == [str(n) for n in range(20)]
-    waiting = outbox.waiting(store)
+    waiting = store.notices_waiting()
     assert {waiting[hook.target] for hook in used.webhooks[:2]} == {20}
 
 
@@ -231,7 +231,7 @@ def test_what_was_not_told_is_told_by_the_next_leader_and_nothing_twice(tmp_path
             assert len(hook.got) == 2
             with running(watching(other, used, second)):
                 stored(store, "3")
-                wait(lambda: not outbox.waiting(store))
+                wait(lambda: not store.notices_waiting())
                 time.sleep(0.2)
         other.close()
     assert hook.messages == ["1", "1", "1", "2", "3"]
@@ -247,9 +247,9 @@ def test_a_notice_that_nobody_takes_is_given_up(
     now = datetime.now(UTC)
     outbox.hand_out(store, lease, ("a",), now)
     one._clean(lease, now + timedelta(hours=23))
-    assert outbox.waiting(store) == {"a": 1}
+    assert store.notices_waiting() == {"a": 1}
     one._clean(lease, now + timedelta(hours=25))
-    assert outbox.waiting(store) == {}
+    assert store.notices_waiting() == {}
     assert "given up" in caplog.text
 
 
@@ -289,7 +289,7 @@ def test_alerts_are_logged_as_json_and_a_callback_that_fails_harms_nobody(
         "raised",
     )
     assert first["alert"]["severity"] == "error"
-    assert outbox.waiting(store) == {}
+    assert store.notices_waiting() == {}
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------

@@ -228,6 +228,10 @@ def test_scheduler_and_alerts(lake: CatalogStore, client: httpx.Client) -> None:
     assert of(after, "scheduler_lease_seconds") == pytest.approx(30, abs=10)
     assert of(after, "alerts", kind="SUSPENDED", severity="error") == 2
     assert of(after, "alerts", kind="INTEGRITY", severity="warning") == 1
+    assert of(after, "alert_notices_waiting") == 0
+    with lake.write() as tx:
+        tx.alerts.raise_("STALE", "late", str(A))
+    assert of(scrape(client), "alert_notices_waiting") == 1
 
 
 def test_every_metric_is_in_the_docs(lake: CatalogStore, client: httpx.Client) -> None:

@@ -93,10 +93,3 @@ def give_up(store: CatalogStore, lease: Lease, before: datetime) -> int:
     with store.write() as tx:
         tx.check_lease(lease)
         return tx.connection.execute(delete(o).where(old)).rowcount
-
-
-def waiting(store: CatalogStore) -> dict[str | None, int]:
-    """Deliveries by target; without one, notices that nobody has handed out."""
-    with store.database.read() as connection:
-        found = connection.execute(select(o.c.target, func.count()).group_by(o.c.target))
-        return {row[0]: int(row[1]) for row in found}

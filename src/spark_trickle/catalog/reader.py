@@ -355,6 +355,12 @@ class CatalogReader(HistoryReader):
         found = self._rows(counted.group_by(a.c.kind, a.c.severity).order_by(a.c.kind, a.c.severity))
         return {(row["kind"], row["severity"]): int(row["alerts"]) for row in found}
 
+    def notices_waiting(self) -> dict[str | None, int]:
+        """What is still to be told of alerts, by target; None: nobody has looked at it."""
+        o = tables.outbox
+        found = self._rows(select(o.c.target, func.count().label("notices")).group_by(o.c.target))
+        return {row["target"]: int(row["notices"]) for row in found}
+
     def log_sizes(self) -> dict[TableName, int]:
         """Entries in the change log of each stream table that has some."""
         c = tables.change_log

@@ -164,7 +164,10 @@ class Watch:
         if lost:
             _log.error("%d notices of alerts are given up: %d wait for one webhook", lost, outbox.MOST)
         for delivery in notices:
-            self._say(delivery.body)
+            try:
+                self._say(Notice.of(delivery.body))
+            except Exception:  # the callback's
+                _log.exception("an alert could not be told")
         if not hooks:
             return
         self._senders = {target: sender for target, sender in self._senders.items() if sender.is_alive()}
@@ -176,15 +179,11 @@ class Watch:
                 self._senders[target] = sender
                 sender.start()
 
-    def _say(self, body: str) -> None:
-        notice = Notice.of(body)
+    def _say(self, notice: Notice) -> None:
         level = _LEVELS.get(notice.alert.severity, logging.WARNING) if notice.event == "raised" else logging.INFO
         _alerts.log(level, "%s", notice.message, extra={FIELDS: notice.fields()})
         if self.on_alert is not None:
-            try:
-                self.on_alert(notice)
-            except Exception:
-                _log.exception("the callback for alerts failed")
+            self.on_alert(notice)
 
     def _send(self, lease: Lease, hook: Webhook) -> None:
         """Deliveries of one webhook until one fails or none is left."""

@@ -54,6 +54,7 @@ class Seen:
     enabled: bool
     lease_expires_at: datetime | None  # of the scheduler that leads
     leads: bool | None = None  # whether this process does; None: it is not known
+    notices_waiting: int = 0
 
 
 def router(
@@ -115,6 +116,7 @@ class _Scrape(Collector):
             enabled=reader.setting(ENABLED) != "false",
             lease_expires_at=reader.lease_expires_at(LEASE),
             leads=None if self._leads is None else self._leads(),
+            notices_waiting=sum(reader.notices_waiting().values()),
         )
         return families(seen)
 
@@ -131,6 +133,8 @@ def families(seen: Seen) -> Iterator[Metric]:
     for (kind, severity), count in seen.alerts.items():
         alerts.add_metric([kind, severity], count)
     yield alerts
+    says = "Notices of alerts that are still to be told; a webhook that fails leaves its own here."
+    yield GaugeMetricFamily("trickle_alert_notices_waiting", says, seen.notices_waiting)
 
 
 def _of_stream_tables(seen: Seen) -> Iterator[Metric]:
