@@ -9,7 +9,7 @@ from dataclasses import replace
 from spark_trickle.catalog.alerts import AlertKind
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.errors import ErrorCode, Kind, Reason, TrickleError
-from spark_trickle.model import Action, Mode, Status, StreamTable, TableName
+from spark_trickle.model import Action, Mode, Status, StreamTable
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.tracing import trace
 from spark_trickle.refresh.work import Done, Work
@@ -63,11 +63,11 @@ def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError, 
         _log.warning("the failure of %s could not be recorded: %s", table.name, second)
 
 
-def record_group_failure(store: CatalogStore, names: Sequence[TableName], error: TrickleError) -> None:
-    """Stream tables that were to be published together; the first one failed."""
-    if error.code == "LEASE_LOST":
+def record_group_failure(store: CatalogStore, tables: Sequence[StreamTable], error: TrickleError) -> None:
+    """Stream tables that were to be published together, as they were before; the first one failed."""
+    if error.code == "LEASE_LOST" or not alerts_of(error, tables[0].consecutive_errors + 1):
         return
-    first, *others = map(str, names)
+    first, *others = (str(t.name) for t in tables)
     message = f"nothing of {', '.join(sorted((first, *others)))} was published, since {first} failed: {error.message}"
     try:
         with store.write() as tx:

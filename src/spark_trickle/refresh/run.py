@@ -182,7 +182,7 @@ class Refresher:
                 run = Run(attempt, cut, lease, initiated_by, known)
                 for n, name in enumerate(pending, start=1):
                     attempt.to_come = frozenset(pending[n:])
-                    with self._group_of(waiting, name):
+                    with self._group_of(waiting, known[name]):
                         waiting.append(self.stage(run, Request(known[name], mode if name in names else None)))
                     if not together or n == len(pending):
                         self.publish(run, waiting)
@@ -194,7 +194,7 @@ class Refresher:
         return results
 
     @contextmanager
-    def _group_of(self, waiting: Sequence[Done], name: TableName) -> Iterator[None]:
+    def _group_of(self, waiting: Sequence[Done], table: StreamTable) -> Iterator[None]:
         """When a member of a group fails, those that wait for it fail with it; that is no fault of theirs."""
         try:
             yield
@@ -203,7 +203,7 @@ class Refresher:
             for done in waiting:
                 record_failure(self.store, done, problem, own=False)
             if waiting:
-                record_group_failure(self.store, [name, *(d.table.name for d in waiting)], problem)
+                record_group_failure(self.store, [table, *(d.table for d in waiting)], problem)
             raise
 
     # -- stage -----------------------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ class Refresher:
             for done in staged:
                 record_failure(self.store, done, problem)
             if len(staged) > 1:
-                record_group_failure(self.store, [d.table.name for d in staged], problem)
+                record_group_failure(self.store, [d.table for d in staged], problem)
             raise
         run.unpublished.clear()
         for done in staged:
