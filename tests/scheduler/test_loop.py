@@ -153,16 +153,19 @@ def test_a_failing_one_is_suspended_its_consumers_are_skipped_and_others_go_on(
     wait(60, lambda: lake.history("s.e", limit=1)[0].action is Action.SKIP)
     assert "s.d" in str(lake.history("s.e", limit=1)[0].reason)
     assert "DIVIDE_BY_ZERO" in str(lake.status("s.d")[0].last_error)
-    assert [(a.kind, a.occurrences) for a in lake.alerts(name="s.d")] == [("SUSPENDED", 1), ("REFRESH_FAILED", 3)]
+    failed = [(a.kind, a.occurrences) for a in lake.alerts(name="s.d") if a.kind != "STALE"]
+    assert failed == [("SUSPENDED", 1), ("REFRESH_FAILED", 3)]
     assert {a.name for a in lake.alerts(open_only=True, kind="suspended")} == {"s.d"}
     lake.sql("DELETE FROM s.t WHERE v = 0")
     lake.sql("ALTER STREAM TABLE s.d RESUME")
     rows = count(lake, "t")
     wait(120, lambda: count(lake, "d") == rows and not lake.status("s.e")[0].pending)
-    assert [a.kind for a in lake.alerts(name="s.d")] == ["RESUMED", "SUSPENDED", "REFRESH_FAILED"]
+    # On a slow machine it may have been STALE, too.
+    told = [a.kind for a in lake.alerts(name="s.d") if a.kind != "STALE"]
+    assert told == ["RESUMED", "SUSPENDED", "REFRESH_FAILED"]
     assert lake.alerts(open_only=True, name="s.d") == ()
-    wait(10, lambda: len(heard) >= 4)
-    assert [(h.event, h.alert.kind) for h in heard if h.alert.name == "s.d"] == [
+    wait(10, lambda: ("raised", "RESUMED") in [(h.event, h.alert.kind) for h in heard])
+    assert [(h.event, h.alert.kind) for h in heard if h.alert.name == "s.d" and h.alert.kind != "STALE"] == [
         ("raised", "REFRESH_FAILED"),
         ("raised", "SUSPENDED"),
         ("resolved", "REFRESH_FAILED"),
