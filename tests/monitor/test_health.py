@@ -93,7 +93,7 @@ def test_nothing_is_wrong() -> None:
     assert well.findings == ()
     assert well.is_well
     assert str(well) == (
-        "nothing is wrong; 1 stream tables, 1 active, 0 behind; a scheduler leads; 10 refreshes in 24 h, 0 failed"
+        "nothing is wrong; 1 stream table, 1 active, 0 behind; a scheduler leads; 10 refreshes in 24 h, 0 failed"
     )
 
 

@@ -39,7 +39,7 @@ CASES = {
     ),
     "SELECT o.id, c.city FROM orders o JOIN customers c ON o.customer = c.id AND c.name <> 'x'": (
         {"id": "IDENTITY orders.id", "city": "IDENTITY customers.city"},
-        "JOIN customers.id, JOIN customers.name, JOIN orders.customer, ROWS customers, ROWS orders",
+        "FILTER customers.name, JOIN customers.id, JOIN orders.customer, ROWS customers, ROWS orders",
     ),
     "SELECT o.id, c.city FROM orders o LEFT JOIN customers c ON o.customer = c.id": (
         {"id": "IDENTITY orders.id", "city": "IDENTITY customers.city"},

@@ -89,7 +89,7 @@ class Health:
         wrong = ", ".join(f"{n} {s.lower()}{'' if n == 1 else 's'}" for s, n in found.items() if n)
         leads = "a scheduler leads" if self.scheduler else "no scheduler leads"
         return (
-            f"{wrong or 'nothing is wrong'}; {self.stream_tables:,} stream tables, {self.active:,} active, "
+            f"{wrong or 'nothing is wrong'}; {_tables(self.stream_tables)}, {self.active:,} active, "
             f"{self.behind:,} behind; {leads}; {self.refreshes:,} refreshes in 24 h, {self.failures:,} failed"
         )
 
@@ -196,7 +196,7 @@ def _scheduler(facts: Facts) -> Iterable[Finding]:
     names = _scheduled(facts)
     if not names:
         return
-    count = f"{len(names):,} stream table{'' if len(names) == 1 else 's'} with a schedule"
+    count = f"{_tables(len(names))} with a schedule"
     if not facts.enabled:
         message = f"the schedules of this lake are off: {count}"
         yield Finding(Severity.WARNING, "SCHEDULES_OFF", message, "Switch them on: trickle enable.", names)
@@ -294,6 +294,10 @@ _RULES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     _leftovers,
     _alerts,
 )
+
+
+def _tables(count: int) -> str:
+    return f"{count:,} stream table{'' if count == 1 else 's'}"
 
 
 def _listed(names: Sequence[str]) -> str:

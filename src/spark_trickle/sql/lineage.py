@@ -154,7 +154,7 @@ class _Flows:
     def _joined(self, op: Join | OuterJoin | Matched) -> _Flow:
         flows = [self.of(child) for child in op.children]
         both = _Flow({n: o for f in flows for n, o in f.columns.items()}, _NONE.union(*(f.rows for f in flows)))
-        met = _all(both, op.conditions, Via.JOIN)
+        met = _NONE.union(*(both.all(c.columns, _met(op, c)) for c in op.conditions))
         left, right = flows[0], flows[-1]
         if isinstance(op, Matched):
             if op.kind is not Match.MARK:
@@ -165,6 +165,12 @@ class _Flows:
             beside = {n: o | right.rows | met for n, o in right.columns.items()}
             return _Flow({**left.columns, **beside}, left.rows)
         return _Flow(both.columns, both.rows | met)
+
+
+def _met(op: Join | OuterJoin | Matched, condition: Scalar) -> Via:
+    """A condition on one input of an inner join is a filter, wherever it was written."""
+    one = isinstance(op, Join) and any(condition.columns <= set(i.columns) for i in op.inputs)
+    return Via.FILTER if one else Via.JOIN
 
 
 def _union(flows: Sequence[_Flow], names: Sequence[str]) -> _Flow:
