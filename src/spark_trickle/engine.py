@@ -17,6 +17,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, overload
 
 from spark_trickle.catalog import controls
+from spark_trickle.catalog.alerts import alert_kind
 from spark_trickle.catalog.database import open_catalog
 from spark_trickle.catalog.leases import Heartbeat
 from spark_trickle.catalog.rows import Alert, NamedCut
@@ -28,6 +29,7 @@ from spark_trickle.lake.cleanup import clean_up
 from spark_trickle.lake.cuts import Cuts, ReaderCut
 from spark_trickle.lake.jvm import active
 from spark_trickle.lake.protect import Protector
+from spark_trickle.lake.retention import expiring
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Action, LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
 from spark_trickle.monitor import status as monitor
@@ -37,6 +39,7 @@ from spark_trickle.monitor.health import Health, health
 from spark_trickle.monitor.lineage import LineageEntry, lineage
 from spark_trickle.monitor.pending import PendingInput, SourceState, pending, source_states
 from spark_trickle.monitor.statistics import Statistics, statistics
+from spark_trickle.monitor.watch import Callback, Watch
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
 from spark_trickle.refresh.check import check_query
 from spark_trickle.refresh.compiler import Compiler
@@ -56,6 +59,7 @@ from spark_trickle.results import (
 from spark_trickle.schedule import check_schedule
 from spark_trickle.scheduler.decide import ENABLED
 from spark_trickle.scheduler.loop import Listener, Scheduler
+from spark_trickle.scheduler.reload import Reloader
 from spark_trickle.spark.reading import changed_tables
 from spark_trickle.spark.session import (
     build_session,
@@ -100,6 +104,7 @@ class Trickle:
         if not settings.is_postgres:
             settings.location.mkdir(parents=True, exist_ok=True)
         self.store = open_catalog(settings.sqlalchemy_url)
+        self.store.notify_channel = settings.notify_channel
         self._owned = spark is None
         with ExitStack() as opened:  # what fails half-way is let go of again
             opened.callback(self.store.close)
@@ -125,6 +130,14 @@ class Trickle:
             self._changes = ChangeReader(self.refresher, self.spark)
             self._scheduler = Scheduler(self.refresher, partial(clean_up, session, self.store, lake))
             opened.callback(self._scheduler.stop)
+            self._watch = Watch(
+                self.store,
+                Reloader(settings, self._use),
+                lambda: self._scheduler.lease,
+                attempts.sources.pointers,
+                partial(expiring, lake),
+            )
+            opened.callback(self._watch.stop)
             self._cuts = Cuts(self.spark, settings, self.store, attempts, lake)
             clean_up(session, self.store, lake)
             self._opened = opened.pop_all()
@@ -356,27 +369,50 @@ class Trickle:
 
     # -- schedules -------------------------------------------------------------------------------------------------
 
-    def start(self, listener: Listener | None = None) -> None:
+    def start(self, listener: Listener | None = None, on_alert: Callback | None = None) -> None:
         """Refresh stream tables by their schedules, in threads of this process, until `stop` or `close`.
 
         Several processes may do so on one lake: one leads, the others stand by and take over when it is gone.
-        `listener` is called with every `RefreshResult`, and with the `TrickleError` of every refresh that failed.
+        `listener` is called with every `RefreshResult`, and with the `TrickleError` of every refresh that failed;
+        `on_alert` with a `Notice` when an alert of the lake is raised or resolved, in the process that leads.
         """
         self._scheduler.listener = listener
+        self._watch.on_alert = on_alert
         self._scheduler.start()
+        self._watch.start()
 
     def stop(self) -> None:
         """Stop refreshing by schedule; refreshes that run are finished."""
+        self._watch.stop()
         self._scheduler.stop()
+
+    def reload_settings(self) -> tuple[str, ...]:
+        """Read `trickle.toml` again now, instead of when the scheduler looks at it. Returns what changed."""
+        return self._watch.reloader.reload()
+
+    def _use(self, settings: Settings) -> None:
+        self.settings = self.refresher.settings = settings
+        self.store.notify_channel = settings.notify_channel
 
     def set_enabled(self, enabled: bool) -> None:
         """Switch the schedules of the whole lake off or on, for all processes. Refreshes by hand work either way."""
         with self.store.write() as tx:
             tx.put_setting(ENABLED, "true" if enabled else "false")
 
-    def alerts(self, limit: int = 50) -> tuple[Alert, ...]:
-        """What somebody should know, the newest first."""
-        return self.store.alerts(limit)
+    def alerts(
+        self,
+        limit: int = 50,
+        *,
+        open_only: bool = False,
+        name: str | Sequence[str] | None = None,
+        kind: str | None = None,
+        since: Moment = None,
+    ) -> tuple[Alert, ...]:
+        """Alerts, those seen last first (docs/alerts.md). `since`: last seen then or later ('24h': ago)."""
+        chosen = None if name is None else str(self._name(name))
+        asked = None if kind is None else alert_kind(kind)
+        after = moment("since", since, datetime.now(UTC))
+        return self.store.alerts(limit, open_only=open_only, name=chosen, kind=asked, since=after)
 
     def graph(self) -> Dag:
         """The stream tables and their inputs as a graph: `print(tr.graph())`, or `.mermaid()`, `.dot()`, `.svg()`."""

@@ -101,7 +101,7 @@ def test_a_failed_upstream_is_named(store: CatalogStore, settings: Settings) -> 
     assert [found[n].failed_upstream for n in ("s.a", "s.b", "s.c")] == [None, "s.a", None]
     controls.resume(store, A, 0)
     assert {s.failed_upstream for s in status(store, settings)} == {None}
-    assert [a.code for a in store.alerts()] == ["RESUMED", "SUSPENDED"]
+    assert [a.kind for a in store.alerts()] == ["RESUMED", "SUSPENDED"]
 
 
 def test_controls_wait_for_a_refresh_and_say_whose(store: CatalogStore) -> None:
@@ -225,7 +225,10 @@ def test_a_filter_that_means_nothing_is_refused(filters: dict[str, Any], says: s
         (["enable"], 0, "run"),
         (["graph"], 0, "└─ s.b  ACTIVE  5m"),
         (["graph", "--format", "mermaid"], 0, "flowchart LR"),
-        (["alerts"], 0, "none"),
+        (["alerts"], 0, "There are no alerts."),
+        (["alerts", "--open", "--kind", "stale", "--since", "2h"], 0, "No alert is like that."),
+        (["alerts", "--kind", "late"], 2, "CHANGE_LOG_GROWING"),
+        (["alerts", "--since", "soon"], 2, "which is no time and no duration"),
         (["refresh", "s.nope"], 2, "there is no stream table s.nope"),
         (["verify", "s.nope"], 2, "there is no stream table s.nope"),
         (["explain", "s.nope"], 2, "there is no stream table s.nope"),

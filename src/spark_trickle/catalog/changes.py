@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_trickle.catalog.alerts import AlertKind
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.catalog.store import Transaction
 from spark_trickle.model import Dependency, Lineage, StreamTable, TableName
@@ -18,7 +19,8 @@ class CatalogChange:
     is_running: bool = False  # the history has a RUNNING row of this refresh
     clear_log: bool = False  # the table was recomputed: what was logged before leads nowhere
     log: LogEntry | None = None
-    alert: tuple[str, str] | None = None  # code and message
+    alerts: tuple[tuple[AlertKind, str], ...] = ()  # kinds and messages
+    recovered: bool = False  # it failed before, or was off its schedule
     owner: TableName | None = None  # of a hidden state table
     dropped: bool = False  # the row goes
     lineage: Lineage | None = None  # of a public one; None: it is not known
@@ -38,8 +40,11 @@ class CatalogChange:
         tx.set_dependencies(id, self.dependencies)
         if self.owner is None:
             tx.put_lineage(id, self.lineage)
-        if self.alert is not None:
-            tx.add_alert(*self.alert, name=str(table.name))
+        name = str(table.name)
+        if self.recovered:
+            tx.alerts.recovered(name, f"{name} was refreshed")
+        for kind, message in self.alerts:
+            tx.alerts.raise_(kind, message, name)
         if self.history is None:
             return
         if self.is_running:

@@ -194,10 +194,11 @@ class CatalogReader(HistoryReader):
         return found
 
     def last_refreshes(self) -> dict[int, HistoryEntry]:
-        """The newest refresh of each stream table, by its id."""
+        """The newest refresh of each stream table there is, by its id."""
         h = tables.refresh_history
-        newest = select(func.max(h.c.id)).where(h.c.stream_table_id.is_not(None)).group_by(h.c.stream_table_id)
-        found = self._rows(select(h).where(h.c.id.in_(newest)))
+        # One look at the index for each: grouping would read all of a long history.
+        newest = select(func.max(h.c.id)).where(h.c.stream_table_id == _s.c.id).correlate(_s).scalar_subquery()
+        found = self._rows(select(h).where(h.c.id.in_(select(newest).select_from(_s))))
         return {int(row["stream_table_id"]): rows.history_entry(row) for row in found}
 
     def running(self) -> frozenset[int]:
@@ -325,17 +326,41 @@ class CatalogReader(HistoryReader):
         s = tables.sources
         return tuple(rows.source(row) for row in self._rows(select(s).order_by(s.c.namespace, s.c.name)))
 
-    def alerts(self, limit: int = 50) -> tuple[Alert, ...]:
-        """The newest first."""
+    def alerts(
+        self,
+        limit: int | None = 50,
+        *,
+        open_only: bool = False,
+        name: str | None = None,
+        kind: str | None = None,
+        since: datetime | None = None,
+    ) -> tuple[Alert, ...]:
+        """Those seen last first; `since`: last seen at that time or later."""
         a = tables.alerts
-        return tuple(rows.alert(row) for row in self._rows(select(a).order_by(a.c.id.desc()).limit(limit)))
+        statement = select(a).order_by(a.c.last_seen_at.desc(), a.c.id.desc()).limit(limit)
+        if open_only:
+            statement = statement.where(a.c.resolved_at.is_(None))
+        if name is not None:
+            statement = statement.where(a.c.name == name)
+        if kind is not None:
+            statement = statement.where(a.c.kind == kind)
+        if since is not None:
+            statement = statement.where(a.c.last_seen_at >= since)
+        return tuple(rows.alert(row) for row in self._rows(statement))
 
     def alert_counts(self) -> dict[tuple[str, str], int]:
-        """How many alerts nobody has acknowledged, by code and severity."""
+        """How many alerts are open, by kind and severity."""
         a = tables.alerts
-        counted = select(a.c.code, a.c.severity, func.count().label("alerts")).where(a.c.acknowledged_at.is_(None))
-        found = self._rows(counted.group_by(a.c.code, a.c.severity).order_by(a.c.code, a.c.severity))
-        return {(row["code"], row["severity"]): int(row["alerts"]) for row in found}
+        counted = select(a.c.kind, a.c.severity, func.count().label("alerts")).where(a.c.resolved_at.is_(None))
+        found = self._rows(counted.group_by(a.c.kind, a.c.severity).order_by(a.c.kind, a.c.severity))
+        return {(row["kind"], row["severity"]): int(row["alerts"]) for row in found}
+
+    def log_sizes(self) -> dict[TableName, int]:
+        """Entries in the change log of each stream table that has some."""
+        c = tables.change_log
+        counted = select(_s.c.namespace, _s.c.name, func.count().label("entries")).group_by(_s.c.namespace, _s.c.name)
+        found = self._rows(counted.select_from(c.join(_s, _s.c.id == c.c.stream_table_id)))
+        return {TableName(row["namespace"], row["name"]): int(row["entries"]) for row in found}
 
     def lease_expires_at(self, name: str) -> datetime | None:
         """None: nobody holds it."""

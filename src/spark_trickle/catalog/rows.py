@@ -61,9 +61,28 @@ class Alert:
     id: int
     created_at: datetime
     severity: str
-    code: str
-    name: str | None
+    kind: str
+    name: str | None  # the stream table, or source
     message: str
+    last_seen_at: datetime | None = None
+    occurrences: int = 1
+    resolved_at: datetime | None = None  # None: it is open
+
+    @property
+    def state(self) -> str:
+        return "open" if self.resolved_at is None else "resolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Something to be told about an alert, to one webhook."""
+
+    id: int
+    notice: str  # the same one for all targets, and for all attempts
+    target: str | None
+    body: str
+    created_at: datetime
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +292,7 @@ history_entry = Reader("trickle_refresh_history", HistoryEntry, state=Literal["R
 named_cut = Reader("trickle_cuts", NamedCut, key="name")
 function = Reader("trickle_functions", LakeFunction, key="name", without=("fingerprint",))
 alert = Reader("trickle_alerts", Alert)
+delivery = Reader("trickle_outbox", Delivery)
 garbage = Reader("trickle_garbage", Garbage)
 
 

@@ -252,10 +252,37 @@ alerts = Table(
     Column("id", Integer, primary_key=True),
     Column("created_at", Moment, nullable=False),
     Column("severity", String(20), nullable=False),
-    Column("code", String(64), nullable=False),
+    Column("kind", String(64), nullable=False),
     Column("name", String(511)),
     Column("message", Text, nullable=False),
-    Column("acknowledged_at", Moment),
+    Column("last_seen_at", Moment),
+    Column("occurrences", Integer, nullable=False, server_default="1"),
+    Column("resolved_at", Moment),
+)
+Index(
+    "trickle_alerts_open",
+    alerts.c.kind,
+    alerts.c.name,
+    unique=True,
+    sqlite_where=alerts.c.resolved_at.is_(None),
+    postgresql_where=alerts.c.resolved_at.is_(None),
+)
+
+# What is to be told about alerts. A row without a target waits for the scheduler that leads, which logs it and makes
+# one row for each webhook of it.
+outbox = Table(
+    "trickle_outbox",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("notice", String(32), nullable=False),
+    Column("target", String(32)),
+    Column("body", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Moment, nullable=False),
+    Column("last_error", Text),
+    Index("trickle_outbox_target", "target", "id"),
+    sqlite_autoincrement=True,  # ids are the order of telling
 )
 
 cuts = Table(

@@ -11,6 +11,7 @@ are whole numbers, of which facts, frontiers and feeds speak as snapshots.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from spark_trickle.errors import ErrorCode
@@ -39,6 +40,9 @@ class SourceKind(Protocol):
 
     def expired(self, location: str, snapshot_id: int) -> str | None:
         """Why the change since an older snapshot cannot be known any more; None: it can."""
+
+    def expires(self, location: str, snapshot_id: int) -> tuple[datetime, datetime] | None:
+        """When an older snapshot was made, and when the table's own retention lets it go; None: it does not."""
 
     def lost(self, location: str, then: Dependency) -> Problem | None:
         """Why all rows that a refresh read then cannot be read any more; None: they can."""
@@ -94,7 +98,7 @@ class OutsideKind(SourceKind, Protocol):
     def prepare(self, session: SparkSession) -> None:
         """Let a session of ours read such tables."""
 
-    def look(self, place: str) -> str | None:
+    def current(self, place: str) -> str | None:
         """The location of the table there, at the version it has now; None: there is none."""
 
     def write_view(self, name: TableName, location: str, *, pinned: bool) -> str:

@@ -80,7 +80,7 @@ class Protector:
                 reason = jvm.why(error)
                 _log.warning("%s is not protected from snapshot expiry: %s", source, reason)
                 with self.store.write() as tx:
-                    tx.add_alert("UNPROTECTED", f"snapshots of {source} cannot be tagged: {reason}", name=str(source))
+                    tx.alerts.raise_("UNPROTECTED", f"snapshots of {source} cannot be tagged: {reason}", str(source))
 
     def _frontiers(self) -> dict[TableName, set[int]]:
         """The snapshots of each source that stream tables reflect."""

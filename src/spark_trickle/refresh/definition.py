@@ -44,7 +44,7 @@ from spark_trickle.sql.aggregate_facts import Form, facts_of
 from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project
 from spark_trickle.sql.lineage import lineage
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
-from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, volatile
+from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, time_of_day, volatile
 from spark_trickle.sql.prune import prune
 from spark_trickle.sql.scalar import column as column_
 from spark_trickle.sql.trees import scans
@@ -219,7 +219,7 @@ def compile_definition(
         differs = roundtrip(session, definition)
         if differs is not None:
             raise NotIncremental("SQL_ROUNDTRIP", differs)
-        clock = _clock(tables, definition, namespace)
+        clock = _clock(analyzer, tables, definition, namespace)
         if clock is not None:
             trusted = lowered.root
             raise NotIncremental("TIME_DEPENDENT", f"{clock} moves with the time although no source changes")
@@ -256,7 +256,7 @@ def compile_definition(
             raise
         reason = Reason("SQL_ROUNDTRIP", refusal.message)
     if how is None and (reason is None or reason.code != "TIME_DEPENDENT"):
-        clock = _clock(tables, definition, namespace)
+        clock = _clock(analyzer, tables, definition, namespace)
         if clock is not None:  # it must be recomputed even when no source changes
             reason = Reason("TIME_DEPENDENT", f"{clock} moves with the time; also {reason}")
     traced = None if trusted is None else lineage(trusted, [c.name for c in columns])
@@ -437,9 +437,15 @@ def _refuse_foreign(tables: LakeTables, definition: str, namespace: str) -> None
             )
 
 
-def _clock(tables: LakeTables, text: str, namespace: str) -> str | None:
+def _clock(analyzer: Analyzer, tables: LakeTables, text: str, namespace: str) -> str | None:
     """What makes the definition, or a view it may read, move with the time."""
-    return _first(follows_the_clock, tables, text, namespace)
+    found = _first(follows_the_clock, tables, text, namespace)
+    if found is not None:
+        return found
+    found = _first(time_of_day, tables, text, namespace)
+    if found is None or not analyzer.date_is_added(text):
+        return None
+    return f"{found}, which gets the current date,"
 
 
 def _first(look: Callable[[str], str | None], tables: LakeTables, text: str, namespace: str) -> str | None:

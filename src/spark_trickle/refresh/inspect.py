@@ -20,8 +20,8 @@ from spark_trickle.refresh.equality import Difference, compare
 from spark_trickle.refresh.full import full_select
 from spark_trickle.refresh.inputs import Feeds, gather
 from spark_trickle.refresh.run import Refresher, new_state
-from spark_trickle.refresh.shown import steps_sql
 from spark_trickle.refresh.situation import Cut, other_code, past_of, situation_of
+from spark_trickle.refresh.step_texts import steps_sql
 from spark_trickle.refresh.work import Work
 from spark_trickle.results import Explanation, PlannedRefresh, Verification
 from spark_trickle.spark.analyze import spark_error

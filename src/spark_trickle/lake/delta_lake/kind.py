@@ -41,8 +41,8 @@ class DeltaLake:
     def prepare(self, session: SparkSession) -> None:
         use_delta(session)
 
-    def look(self, place: str) -> str | None:
-        version = self.logs.look(place)
+    def current(self, place: str) -> str | None:
+        version = self.logs.current(place)
         return None if version is None else str(version)
 
     def facts(self, location: str) -> TableFacts:
@@ -59,6 +59,9 @@ class DeltaLake:
     def expired(self, location: str, snapshot_id: int) -> str | None:
         new = Version.of(location)
         return self.logs.unreadable(new.at(snapshot_id), new)
+
+    def expires(self, *_: object) -> None:
+        return None  # files go when somebody runs VACUUM, which asks only how old they are
 
     def lost(self, location: str, then: Dependency) -> Problem | None:
         assert then.pointer is not None
