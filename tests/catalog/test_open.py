@@ -9,11 +9,13 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, text
 
+from spark_trickle.catalog import migrations
 from spark_trickle.catalog.connection import Database
 from spark_trickle.catalog.database import open_catalog
 from spark_trickle.catalog.migrations import HEAD, REVISIONS, VERSION_TABLE
@@ -41,14 +43,37 @@ def test_the_revisions_listed_are_the_revisions_there_are() -> None:
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-    from spark_trickle.catalog import migrations
-
     config = Config()
     config.set_main_option("script_location", str(Path(migrations.__file__).parent))
     config.set_main_option("path_separator", "os")
     scripts = list(ScriptDirectory.from_config(config).walk_revisions())
     assert tuple(s.revision for s in reversed(scripts)) == REVISIONS
     assert all(s.doc and "\n" not in s.doc for s in scripts), "one line says what changes"
+
+
+def test_the_history_of_before_has_data_timestamps(catalog_url: str) -> None:
+    """Those of refreshes that ended well, as far as they can be known: when they began."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("path_separator", "os")
+    database = Database(catalog_url)
+    begun = "2026-03-02T12:00:00.000000+00:00"
+    columns = "refresh_id, name, state, action, initiated_by, started_at, rows_inserted, rows_updated, rows_deleted"
+    with database.write() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0007")
+        for n, (state, action) in enumerate((("COMPLETED", "'FULL'"), ("COMPLETED", "'SKIP'"), ("FAILED", "NULL"))):
+            values = f"'r{n}', 's.t', '{state}', {action}, 'manual', '{begun}', 0, 0, 0, '{{}}', '{{}}'"
+            insert = f"INSERT INTO trickle_refresh_history ({columns}, rows_changed, stages) VALUES ({values})"
+            connection.execute(text(insert.replace(":00", r"\:00")))
+    database.close()
+    store = open_catalog(catalog_url)
+    found = {e.refresh_id: e.data_timestamp for e in store.history()}
+    assert found == {"r0": datetime.fromisoformat(begun), "r1": None, "r2": None}
+    store.close()
 
 
 def test_opening_again_changes_nothing_and_does_not_load_alembic(catalog_url: str) -> None:

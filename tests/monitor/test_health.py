@@ -226,7 +226,10 @@ def test_readers_of_sources_outside_the_lake_are_not_called_late(store: CatalogS
         tx.delete_pointer(SOURCE)
         tx.add_source(Source("s.t", "delta", "/data/t", "file:/w/t/view.json"))
     later = datetime.now(UTC) + timedelta(days=1)
-    assert not [c for c in codes(health(store, settings, now=later)) if "STALE" in c]
+    without = health(store, settings, unread, now=later)
+    assert codes(without) == ["ERROR NO_SCHEDULER", "INFO SOURCES_UNSEEN"]
+    assert without.findings[0].names == ("s.a", "s.b")
+    assert "sources outside the lake (s.t) were not looked at" in str(without)
     assert "ERROR STALE" in codes(health(store, settings, pointers=store.pointers(), now=later))
 
 

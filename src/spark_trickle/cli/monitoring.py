@@ -34,8 +34,7 @@ def health() -> None:
 
     out = output()
     with open_store() as lake:
-        histories = None if lake.has_outside_sources else TableHistories(MetadataFiles()).of
-        found = health(lake.store, lake.settings, histories)
+        found = health(lake.store, lake.settings, TableHistories(MetadataFiles()).of)
     if out.is_json:
         out.show({"is_well": found.is_well, "summary": found.summary, **plain(found)})
     else:

@@ -7,12 +7,13 @@ costs more than it should, INFO what somebody may have meant so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from spark_trickle.catalog.reader import CatalogReader
 from spark_trickle.config import Settings
+from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.metadata_files import NotLocal
 from spark_trickle.model import RUNS, Status, StreamTable
 from spark_trickle.monitor.pending import Histories, Pointers, SourceState, source_states
@@ -57,6 +58,7 @@ class Facts:
     enabled: bool = True
     lease_expires_at: datetime | None = None  # of the scheduler that leads
     sources: tuple[SourceState, ...] | None = ()  # None: they cannot be looked at without Spark
+    unseen: tuple[str, ...] = ()  # sources outside the lake
     protect: str = "lazy"
     max_consecutive_errors: int = 3
     alerts: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by code and severity
@@ -104,8 +106,9 @@ def health(
     """`histories` read the metadata of sources; without them, or where only Spark could, sources are left out."""
     now = now or datetime.now(UTC)
     known = reader.stream_tables()
+    unseen = () if pointers is not None else tuple(s.name for s in reader.sources())
     try:
-        sources = None if histories is None else source_states(reader, histories, pointers)
+        sources = None if histories is None else source_states(reader, histories, pointers, without=unseen)
     except NotLocal:
         sources = None
     running = reader.running()
@@ -116,6 +119,7 @@ def health(
         enabled=reader.setting(ENABLED) != "false",
         lease_expires_at=reader.lease_expires_at(LEASE),
         sources=sources,
+        unseen=unseen,
         protect=settings.protect,
         max_consecutive_errors=settings.max_consecutive_errors,
         alerts=reader.alert_counts(),
@@ -130,18 +134,13 @@ def health(
 def _statuses(
     reader: CatalogReader, settings: Settings, pointers: Pointers | None, now: datetime
 ) -> tuple[StreamTableStatus, ...]:
-    if pointers is not None or not reader.sources():
-        return status(reader, settings, None, pointers, now)
-    # A source outside the lake: without Spark nobody knows whether its readers are behind.
-    outside = {s.name for s in reader.sources()}
-    unknown: set[str] = set()
-    found = []
-    for s in status(reader, settings, None, None, now):
-        if outside.union(unknown).intersection(s.inputs):
-            unknown.add(s.name)
-        else:
-            found.append(s)
-    return tuple(found)
+    found = status(reader, settings, None, pointers, now)
+    if pointers is not None:
+        return found
+    # Without Spark nobody knows whether readers of sources outside the lake are behind.
+    graph = Graph({s.name: s.inputs for s in found})
+    unknown = {n for source in reader.sources() for n in graph.descendants(source.name)}
+    return tuple(replace(s, pending=False, lag_seconds=None) if s.name in unknown else s for s in found)
 
 
 def _is_held(reader: CatalogReader, table: StreamTable, now: datetime) -> bool:
@@ -237,11 +236,11 @@ def _hindered(facts: Facts) -> Iterable[Finding]:
 
 
 def _sources(facts: Facts) -> Iterable[Finding]:
-    if facts.sources is None:
-        message = "sources were not looked at: only a Spark session can read their metadata"
-        yield Finding(Severity.INFO, "SOURCES_UNSEEN", message, "Ask from a program: tr.health().")
-        return
-    for s in facts.sources:
+    if facts.sources is None or facts.unseen:
+        which = f"sources outside the lake ({_listed(facts.unseen)})" if facts.unseen else "sources"
+        message = f"{which} were not looked at: only a Spark session can read their metadata"
+        yield Finding(Severity.INFO, "SOURCES_UNSEEN", message, "Ask from a program: tr.health().", facts.unseen)
+    for s in facts.sources or ():
         readers = _listed(s.readers)
         if not s.readers:
             continue

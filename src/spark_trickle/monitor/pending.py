@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -169,7 +169,7 @@ def _look(pointers: Pointers, name: TableName) -> Pointer | TrickleError | None:
 
 
 def source_states(
-    reader: CatalogReader, histories: Histories, pointers: Pointers | None = None
+    reader: CatalogReader, histories: Histories, pointers: Pointers | None = None, without: Collection[str] = ()
 ) -> tuple[SourceState, ...]:
     """The sources that stream tables read, and those the lake knows by name, in the order of their names."""
     there = pointers if pointers is not None else reader.pointers()
@@ -179,7 +179,8 @@ def source_states(
         for read in table.reads:
             if read.kind is InputKind.SOURCE:
                 readers.setdefault(read.input, []).append((table, read))
-    return tuple(_state(name, found, registered.get(name), there, histories) for name, found in sorted(readers.items()))
+    chosen = [(n, found) for n, found in sorted(readers.items()) if str(n) not in without]
+    return tuple(_state(n, found, registered.get(n), there, histories) for n, found in chosen)
 
 
 def _state(
