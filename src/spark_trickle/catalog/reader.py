@@ -12,7 +12,7 @@ from sqlalchemy.engine import RowMapping
 
 from spark_trickle.catalog import rows, tables
 from spark_trickle.catalog.connection import Database
-from spark_trickle.catalog.rows import Alert, Cost, Garbage, LogEntry, NamedCut, RefreshSum
+from spark_trickle.catalog.rows import Alert, Cost, Garbage, LogEntry, NamedCut, Recent, RefreshSum
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
@@ -197,6 +197,21 @@ class CatalogReader:
         newest = select(func.max(h.c.id)).where(h.c.stream_table_id.is_not(None)).group_by(h.c.stream_table_id)
         found = self._rows(select(h).where(h.c.id.in_(newest)))
         return {int(row["stream_table_id"]): rows.history_entry(row) for row in found}
+
+    def recent(self, stream_table_ids: Collection[int], each: int) -> dict[int, tuple[Recent, ...]]:
+        """The last refreshes of each of these stream tables, the oldest first."""
+        h, older = tables.refresh_history, tables.refresh_history.alias("older")
+        first = select(older.c.id).where(older.c.stream_table_id == _s.c.id).order_by(older.c.id.desc())
+        from_ = func.coalesce(first.limit(1).offset(each - 1).scalar_subquery(), 0)
+        columns = (h.c.stream_table_id, h.c.id, h.c.state, h.c.action, h.c.started_at, h.c.ended_at, h.c.seconds)
+        joined = select(*columns).select_from(_s.join(h, and_(h.c.stream_table_id == _s.c.id, h.c.id >= from_)))
+        ids = sorted(set(stream_table_ids))
+        found: dict[int, list[Recent]] = {id_: [] for id_ in ids}
+        for start in range(0, len(ids), LISTED_NAMES):
+            statement = joined.where(_s.c.id.in_(ids[start : start + LISTED_NAMES])).order_by(h.c.id)
+            for row in self._rows(statement):
+                found[row["stream_table_id"]].append(rows.recent(row))
+        return {id_: tuple(entries) for id_, entries in found.items()}
 
     def running(self) -> frozenset[int]:
         """The stream tables with a refresh that has begun and not ended; perhaps its process is dead."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 _SWEEPS = 6
 _BEND = 0.45  # the height that an edge takes where it passes a column, in boxes
@@ -47,7 +48,7 @@ def layout(names: Iterable[str], edges: Iterable[tuple[str, str]]) -> Layout:
         way: list[_Spot] = [edge[0], *((edge, level) for level in range(first + 1, last)), edge[1]]
         for level, spot in zip(range(first + 1, last), way[1:-1], strict=False):
             columns[level].append(spot)
-        for a, b in zip(way, way[1:], strict=False):
+        for a, b in pairwise(way):
             left.setdefault(b, []).append(a)
             right.setdefault(a, []).append(b)
     ordered = _ordered(columns, left, right)
@@ -101,7 +102,7 @@ def _ordered(
 
 def _crossings(columns: Sequence[Sequence[_Spot]], right: Mapping[_Spot, list[_Spot]]) -> int:
     count = 0
-    for column, following in zip(columns, columns[1:], strict=False):
+    for column, following in pairwise(columns):
         index = {s: n for n, s in enumerate(following)}
         ends = [sorted(index[r] for r in right.get(s, []) if r in index) for s in column]
         seen: list[int] = []
