@@ -124,7 +124,14 @@ class PageLake:
         table = self.store.find(TableName.of(name))
         for _ in range(times):
             record(
-                self.store, name, None, state="FAILED", seconds=0.8, error_code=error.code, error=error.message, reason=None
+                self.store,
+                name,
+                None,
+                state="FAILED",
+                seconds=0.8,
+                error_code=error.code,
+                error=error.message,
+                reason=None,
             )
         with self.store.write() as tx:
             status = Status.SUSPENDED if suspend else table.status
@@ -170,9 +177,7 @@ def refreshed(store: CatalogStore, name: str, **more: Any) -> None:
     record(store, name, "DIFFERENTIAL", initiated_by="manual", **more)
     now = store.pointers()
     with store.write() as tx:
-        seen = [
-            Dependency(d.input, d.kind, d.columns, pointer=now[d.input].location) for d in table.dependencies
-        ]
+        seen = [Dependency(d.input, d.kind, d.columns, pointer=now[d.input].location) for d in table.dependencies]
         tx.set_dependencies(table.id, seen)
         tx.update_stream_table(
             table.id, data_timestamp=datetime.now(UTC), consecutive_errors=0, last_error=None, status=Status.ACTIVE

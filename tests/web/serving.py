@@ -36,6 +36,7 @@ def app_of(routes: APIRouter, prefix: str = "", *, token: str | None = None) -> 
 def served(app: FastAPI) -> Iterator[str]:
     """The address of the running server."""
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
+    app.state.server = server
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

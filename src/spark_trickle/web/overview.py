@@ -190,7 +190,9 @@ def _version(seen: Seen, rows: Iterable[Row], troubles: Iterable[Trouble]) -> st
     for row in rows:
         last = row.recent[-1] if row.recent else None
         done = (last.id, last.state) if last else None
-        parts.append((row.name, row.table.id, row.state, row.table.status, row.table.schedule, row.status.pending, done))
+        parts.append(
+            (row.name, row.table.id, row.state, row.table.status, row.table.schedule, row.status.pending, done)
+        )
         parts.append((row.table.data_timestamp, row.table.consecutive_errors, row.table.fingerprint, row.table.mode))
     parts += [(t.level, t.title, t.affects) for t in troubles if t.level != "warn"]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
@@ -254,7 +256,7 @@ def _failing(row: Row, seen: Seen, affects: tuple[str, ...]) -> Trouble:
         title = f"is suspended: its refresh failed{again}"
         if row.table.status is Status.ERROR:
             title = "is not refreshed any more: its refresh failed"
-        then, actions = "Then resume it.", ("resume", "refresh")
+        then, actions = "A refresh that succeeds puts it back on its schedule.", ("refresh", "resume")
     else:
         title = f"failed{again}"
         then, actions = "It is tried again by itself.", ("refresh", "suspend")

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
@@ -32,7 +31,7 @@ from spark_trickle.spark.names import quote_table
 from spark_trickle.web import wording
 from spark_trickle.web.asked import Requests
 from spark_trickle.web.events import UNREADABLE, Events
-from spark_trickle.web.overview import Overview, Row, Seen, State, overview, summary
+from spark_trickle.web.overview import Overview, Seen, State, overview, summary
 from spark_trickle.web.picture import LARGEST, picture, spark_line
 
 if TYPE_CHECKING:
@@ -147,7 +146,9 @@ def router(tr: Trickle, run: Run, stopping: Callable[[], bool] = lambda: False) 
         known = request.query_params.get("v") == tag
         caching = "public, max-age=31536000, immutable" if known else "no-cache"
         return Response(
-            body, headers={**HEADERS, "Cache-Control": caching, "ETag": f'"{tag}"'}, media_type=_TYPES[file.rsplit(".", 1)[-1]]
+            body,
+            headers={**HEADERS, "Cache-Control": caching, "ETag": f'"{tag}"'},
+            media_type=_TYPES[file.rsplit(".", 1)[-1]],
         )
 
     return routes
@@ -330,7 +331,15 @@ def _inputs(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> list[d
         {
             "name": str(d.input),
             "kind": d.kind,
-            "columns": sorted({c.name for t in (table, *table.states) for e in t.dependencies if e.input == d.input for c in e.columns}),
+            "columns": sorted(
+                {
+                    c.name
+                    for t in (table, *table.states)
+                    for e in t.dependencies
+                    if e.input == d.input
+                    for c in e.columns
+                }
+            ),
             "change": _change(d.pointer, pointers, d.input),
         }
         for d in table.reads

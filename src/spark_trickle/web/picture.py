@@ -52,7 +52,7 @@ def picture(found: Overview, here: str | None = None) -> Picture:
         layout(names, ((e.input, e.reader) for e in edges)),
         box_width=216,
         box_height=62,
-        gap_x=56,
+        gap_x=46,
         gap_y=16,
         margin=6,
     )
