@@ -197,7 +197,10 @@ async def _form(request: Request) -> dict[str, str]:
                 return {}
     except ClientDisconnect:
         return {}
-    return dict(parse_qsl(bytes(body).decode("utf-8", "replace"), max_num_fields=20))
+    try:
+        return dict(parse_qsl(bytes(body).decode("utf-8", "replace"), max_num_fields=20))
+    except ValueError:  # more fields than that
+        return {}
 
 
 def _back(path: str) -> Response:
