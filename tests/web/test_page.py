@@ -258,7 +258,7 @@ def test_five_hundred_stream_tables(lake: PageLake, client: httpx.Client) -> Non
         assert len(response.content) < 500_000
         took.append(response.elapsed.total_seconds())
     print(f"seconds: {took}")
-    assert min(took) < 2, "about 0.4 s where nothing else runs"
+    assert min(took) < 5, "about 0.4 s where nothing else runs"
 
 
 # -- names and texts ---------------------------------------------------------------------------------------------------
@@ -607,7 +607,8 @@ def test_more_listeners_than_places(lake: PageLake, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(page, "Events", small)
     with asking(lake) as client:
         with client.stream("GET", "/events") as first:
-            next(first.iter_lines())
+            lines = first.iter_lines()
+            next(lines)
             assert client.get("/events").status_code == 204, "a browser does not try again after this"
         deadline = time.monotonic() + 10
         while True:  # the place is free again when the first has gone
