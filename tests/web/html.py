@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-_VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+_VOID = frozenset(
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
+)
 
 
 @dataclass(slots=True)
@@ -89,7 +91,9 @@ def faults(text: str) -> list[str]:
             found.append(f"{name}: has no scope")
         if e.tag == "table" and not any(o.tag == "caption" and e in o.above for o in all_):
             found.append(f"{name}: has no caption")
-        if e.tag in ("nav", "form", "section") and not (a.get("aria-label") or a.get("aria-labelledby") or a.get("role")):
+        if e.tag in ("nav", "form", "section") and not (
+            a.get("aria-label") or a.get("aria-labelledby") or a.get("role")
+        ):
             found.append(f"{name}: is a landmark without a name")
         if e.tag in ("h1", "h2", "h3"):
             if int(e.tag[1]) > level + 1:

@@ -1,4 +1,4 @@
-"""The page over catalogs with a history, on a real server; `tests/web/test_page_browser.py` looks at it in a browser."""
+"""The page over catalogs with a history, on a real server; test_page_browser.py looks at it in a browser."""
 
 from __future__ import annotations
 
@@ -150,7 +150,9 @@ def test_states(lake: PageLake, client: httpx.Client) -> None:
     lake.change("src.b")
     lake.fail("s.broken", TrickleError("SOURCE_DROPPED", "src.b <gone>"), times=2)
     found = get(client, "/")
-    words = {n: row_of(found, f"s.{n}").split(" s.")[0] for n in ("fresh", "behind", "late", "empty", "broken", "waits")}
+    words = {
+        n: row_of(found, f"s.{n}").split(" s.")[0] for n in ("fresh", "behind", "late", "empty", "broken", "waits")
+    }
     assert words == {
         "fresh": "fresh",
         "behind": "behind",
@@ -242,9 +244,18 @@ def many(store: CatalogStore, n: int, refreshes: int = 0) -> None:
             tx.set_dependencies(id_, [Dependency(source, InputKind.SOURCE, pointer=table_pointer(source).location)])
         for k in range(refreshes):
             row: dict[str, Any] = dict.fromkeys(("rows_inserted", "rows_updated", "rows_deleted"), 1)
-            row |= {"rows_changed": "{}", "stages": "{}", "initiated_by": "schedule", "started_at": now, "ended_at": now}
+            row |= {
+                "rows_changed": "{}",
+                "stages": "{}",
+                "initiated_by": "schedule",
+                "started_at": now,
+                "ended_at": now,
+            }
             row |= {"seconds": 0.2, "state": "COMPLETED", "action": "DIFFERENTIAL"}
-            ids = [{**row, "refresh_id": f"{k}.{i}", "stream_table_id": i, "name": f"s.t{i - 1:03}"} for i in range(1, n + 1)]
+            ids = [
+                {**row, "refresh_id": f"{k}.{i}", "stream_table_id": i, "name": f"s.t{i - 1:03}"}
+                for i in range(1, n + 1)
+            ]
             tx.connection.execute(insert(tables.refresh_history), ids)
 
 
@@ -267,7 +278,11 @@ def test_five_hundred_stream_tables(lake: PageLake, client: httpx.Client) -> Non
 def test_names_of_all_kinds(lake: PageLake, client: httpx.Client) -> None:
     for name in HOSTILE:
         lake.add(name, [TableName("src", f"of {name.name}")])
-    links = {e.text: e.attributes["href"] for e in get(client, "/") if e.tag == "a" and e.attributes["href"].startswith("/stream")}
+    links = {
+        e.text: e.attributes["href"]
+        for e in get(client, "/")
+        if e.tag == "a" and e.attributes["href"].startswith("/stream")
+    }
     for name in HOSTILE:
         assert links[str(name)] == path_of(str(name))
         found = get(client, links[str(name)])
@@ -289,7 +304,15 @@ def test_texts_are_escaped(lake: PageLake, client: httpx.Client) -> None:
     bad = "<img src=x onerror=alert(1)>\" ' &"
     lake.add("s.a", ["src.a"], definition=f"SELECT '{bad}'", reason=bad, incremental=False, schedule=bad[:200])
     lake.fail("s.a", TrickleError("SPARK_FAILED", bad, hint=bad))
-    record(lake.store, "s.a", "FULL", reason=bad, initiated_by=bad, rows_changed=json.dumps({bad: 1}), stages=json.dumps({bad: 1}))
+    record(
+        lake.store,
+        "s.a",
+        "FULL",
+        reason=bad,
+        initiated_by=bad,
+        rows_changed=json.dumps({bad: 1}),
+        stages=json.dumps({bad: 1}),
+    )
     with lake.store.write() as tx:
         tx.add_alert(bad, bad, name=bad, severity=bad)
     for path in ("/", "/stream-tables/s.a", "/stream-tables/s.a?plan=1", "/alerts", "/sources"):
@@ -327,7 +350,11 @@ def test_a_stream_table(lake: PageLake, client: httpx.Client) -> None:
     assert "SPARK_FAILED out of memory" in history[0]
     assert "read 12 changed rows of shop.orders; feed 150 ms · compute 250 ms · publish 100 ms" in history[1]
     assert "+3 ~2 −0" in history[1]
-    assert {e.attributes.get("aria-label", "").split(":")[0] for e in found if "node" in e.attributes.get("class", "") and e.tag == "a"} == {"s.base", "s.t", "s.reader"}
+    assert {
+        e.attributes.get("aria-label", "").split(":")[0]
+        for e in found
+        if "node" in e.attributes.get("class", "") and e.tag == "a"
+    } == {"s.base", "s.t", "s.reader"}
     assert "500 ms median, 4.0 s 95th percentile" in text
     assert "INITIAL (1)" in text
 
@@ -367,7 +394,13 @@ def test_long_histories_are_cut(lake: PageLake, client: httpx.Client) -> None:
 
 def test_what_is_not_there(lake: PageLake, client: httpx.Client) -> None:
     lake.add("s.t", ["src.a"])
-    for path in ("/stream-tables/s.x", "/stream-tables/x", "/stream-tables/", "/stream-tables/s.t/refresh", "/stream-tables/%ff"):
+    for path in (
+        "/stream-tables/s.x",
+        "/stream-tables/x",
+        "/stream-tables/",
+        "/stream-tables/s.t/refresh",
+        "/stream-tables/%ff",
+    ):
         assert "there is no stream table" in text_of(get(client, path, 404)).lower()
     assert client.post("/stream-tables/s.x", data={"action": "refresh"}).status_code == 303
 
@@ -436,7 +469,16 @@ def test_work_that_takes_long(lake: PageLake, client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"action=drop", b"action", b"\xff\xfe", b"action=refresh&x=" + b"y" * 5000, b"a=b&" * 30, b'{"action":"refresh"}']
+    "body",
+    [
+        b"",
+        b"action=drop",
+        b"action",
+        b"\xff\xfe",
+        b"action=refresh&x=" + b"y" * 5000,
+        b"a=b&" * 30,
+        b'{"action":"refresh"}',
+    ],
 )
 def test_forms_that_mean_nothing(lake: PageLake, client: httpx.Client, body: bytes) -> None:
     lake.add("s.t", ["src.a"])
@@ -463,7 +505,15 @@ def test_too_many_requests(lake: PageLake, client: httpx.Client) -> None:
 
 def test_headers(lake: PageLake, client: httpx.Client) -> None:
     lake.add("s.t", ["src.a"])
-    for path in ("/", "/stream-tables/s.t", "/stream-tables/x", "/alerts", "/sources", "/static/page.js", "/static/none"):
+    for path in (
+        "/",
+        "/stream-tables/s.t",
+        "/stream-tables/x",
+        "/alerts",
+        "/sources",
+        "/static/page.js",
+        "/static/none",
+    ):
         headers = client.get(path).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -538,14 +588,13 @@ def test_events_tell_of_changes(lake: PageLake, client: httpx.Client) -> None:
 
 def test_a_server_with_listeners_stops_at_once(lake: PageLake) -> None:
     app = app_of(page.router(lake, run_in_threadpool, lambda: app.state.server.should_exit))  # type: ignore[arg-type]
-    with served(app) as address, httpx.Client(base_url=address, trust_env=False) as client:
-        with client.stream("GET", "/events") as response:
-            found = response.iter_lines()
-            next(found)
-            app.state.server.should_exit = True
-            before = time.monotonic()
-            assert [line for line in found if line and not line.startswith(("event", "data"))] == []
-            assert time.monotonic() - before < 3
+    with served(app) as address, httpx.stream("GET", f"{address}/events", trust_env=False) as response:
+        found = response.iter_lines()
+        next(found)
+        app.state.server.should_exit = True
+        before = time.monotonic()
+        assert [line for line in found if line and not line.startswith(("event", "data"))] == []
+        assert time.monotonic() - before < 3
 
 
 def test_one_task_looks_for_all_and_only_while_somebody_listens() -> None:

@@ -133,7 +133,7 @@ class Overview:
     troubles: tuple[Trouble, ...]  # the worst first
     enabled: bool
     led: bool
-    alerts: int
+    alerts: int  # that ask for somebody, and that nobody acknowledged
     version: str  # another one: the page shows something else now, besides times that went on
 
     def find(self, name: str) -> Row | None:
@@ -166,7 +166,7 @@ def overview(seen: Seen) -> Overview:
         if (status := statuses.get(str(table.name))) is not None  # else created between two looks
     )
     troubles = tuple(_troubles(seen, rows))
-    alerts = sum(seen.alerts.values())
+    alerts = sum(n for (_, severity), n in seen.alerts.items() if severity != "info")
     return Overview(seen.now, rows, troubles, seen.enabled, seen.led, alerts, _version(seen, rows, troubles))
 
 

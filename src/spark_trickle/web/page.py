@@ -70,7 +70,7 @@ def router(tr: Trickle, run: Run, stopping: Callable[[], bool] = lambda: False) 
     requests = Requests()
     events = Events(lambda: f"{looks.now().version}.{requests.version}", stopping)
     static = _static()
-    pages = _Pages(static)
+    pages = _Pages(static, where=_where(tr), default_schedule=tr.settings.default_schedule)
 
     async def shown(build: Callable[[], tuple[str, Mapping[str, Any]]]) -> Response:
         """`build` gives the template and what is in it, in a thread."""
@@ -80,12 +80,12 @@ def router(tr: Trickle, run: Run, stopping: Callable[[], bool] = lambda: False) 
                 found = looks.now()
                 template, values = build()
                 version = f"{found.version}.{requests.version}"
-                return pages.page(template, 200, found=found, version=version, where=_where(tr), **values)
+                return pages.page(template, 200, found=found, version=version, **values)
             except TrickleError as error:
                 status = 404 if error.code.startswith("UNKNOWN_") else _STATUS[error.kind]
                 title = "Not found" if status == 404 else "This cannot be shown"
                 values = {"title": title, "error": error, "version": UNREADABLE, "found": None}
-                return pages.page("error.html", status, where=_where(tr), **values)
+                return pages.page("error.html", status, **values)
 
         return await run_in_threadpool(render)
 
@@ -408,7 +408,7 @@ def _static() -> dict[str, tuple[bytes, str]]:
 class _Pages:
     """Templates, compiled once."""
 
-    def __init__(self, static: Mapping[str, tuple[bytes, str]]) -> None:
+    def __init__(self, static: Mapping[str, tuple[bytes, str]], **always: str) -> None:
         # Always escaped: unlike `select_autoescape`, it does not depend on what a file is called.
         self._templates = Environment(
             loader=PackageLoader("spark_trickle.web"),
@@ -430,6 +430,7 @@ class _Pages:
             "product": f"Trickle {__version__}",
             "spark_line": spark_line,
             "State": State,
+            **always,
         }
 
     def page(self, template: str, status: int, **values: Any) -> Response:
