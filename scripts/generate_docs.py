@@ -29,14 +29,21 @@ def configuration() -> str:
         '(`connect("folder")`, `trickle -C folder`) gets that lake: `TRICKLE_LOCATION`,',
         "`TRICKLE_CATALOG_URL` and `TRICKLE_WAREHOUSE` are then not looked at.",
         "",
-        "| setting | environment | default | meaning |",
-        "|---|---|---|---|",
+        "*Live* settings may be changed in `trickle.toml` while a scheduler runs: it looks at the file every two",
+        "seconds, and at once on SIGHUP (`trickle up`) or `tr.reload_settings()`. A file that is wrong changes",
+        "nothing. The others take effect when the process starts again",
+        "([decision 23](decisions/0023-alerts-and-live-settings.md)).",
+        "",
+        "| setting | environment | default | live | meaning |",
+        "|---|---|---|---|---|",
     ]
+    live = Settings.live()
     for name, field in Settings.model_fields.items():
         default = field.get_default(call_default_factory=True, validated_data={})
         shown = "" if default in (None, (), {}) else f"`{default}`"
         meaning = (field.description or "").replace("|", "\\|")
-        lines.append(f"| `{name}` | `{ENV_PREFIX}{name.upper()}` | {shown} | {meaning} |")
+        now = "yes" if name in live else ""
+        lines.append(f"| `{name}` | `{ENV_PREFIX}{name.upper()}` | {shown} | {now} | {meaning} |")
     lines += [
         "",
         "```toml",
@@ -48,8 +55,8 @@ def configuration() -> str:
         '"spark.sql.autoBroadcastJoinThreshold" = "50m"',
         "```",
         "",
-        "In the environment, `spark_conf` and `extra_packages` are written as JSON. A password belongs into",
-        "`TRICKLE_CATALOG_URL` rather than into a file; it is not shown in messages.",
+        "In the environment, `spark_conf`, `extra_packages`, `alert_completed` and `webhooks` are written as",
+        "JSON. A password belongs into `TRICKLE_CATALOG_URL` rather than into a file; it is not shown in messages.",
         "",
     ]
     return "\n".join(lines)
@@ -213,6 +220,11 @@ def sql_support() -> str:
         "|---|---|---|---|",
     ]
     lines += [f"| `{name}` | {r.word} | {r.meaning} | {r.change} |" for name, r in REASONS.items()]
+    lines += [
+        "",
+        "Not noticed: a *column* of strings that are only a time of day (`12:30`), cast to TIMESTAMP. Spark adds the",
+        "date on which it computes them. Cast such a column to TIME, or add a date.",
+    ]
     return "\n".join([*lines, ""])
 
 
@@ -308,7 +320,19 @@ def names() -> str:
     return page(NOTE)
 
 
+def alerts() -> str:
+    """The table of kinds; the rest of the page is written by hand."""
+    from spark_trickle.catalog.alerts import KINDS
+
+    before, _, rest = (DOCS / "alerts.md").read_text(encoding="utf-8").partition("<!-- kinds -->")
+    _, _, after = rest.partition("<!-- /kinds -->")
+    lines = ["<!-- kinds -->", "| kind | severity | meaning | what to do | it ends |", "|---|---|---|---|---|"]
+    lines += [f"| `{name}` | {k.severity} | {k.meaning} | {k.remedy} | {k.ends} |" for name, k in KINDS.items()]
+    return before + "\n".join([*lines, "<!-- /kinds -->"]) + after
+
+
 PAGES = {
+    "alerts.md": alerts,
     "configuration.md": configuration,
     "settings.md": settings,
     "errors.md": errors,

@@ -79,6 +79,15 @@ def test_cron_with_a_time_zone() -> None:
         parse_schedule("0 6 * * * Mars/Base")
 
 
+@pytest.mark.parametrize("text", ["100s exact", "1m 40s  EXACT", " 100s\texact "])
+def test_an_exact_period_is_not_shortened(text: str) -> None:
+    schedule = parse_schedule(text)
+    assert schedule == Schedule(ScheduleKind.DURATION, seconds=100, exact=True)
+    assert schedule.snapped() == schedule
+    assert schedule.due_after(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)) == datetime(1970, 1, 1, 0, 1, 40, tzinfo=UTC)
+    assert parse_schedule("100s").snapped().seconds == 96
+
+
 def test_a_very_long_period() -> None:
     due = parse_schedule("999999999999999999s").snapped().due_after(datetime(2026, 1, 1, tzinfo=UTC))
     assert due is not None
@@ -92,6 +101,10 @@ def test_none_stays_none() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "exact",
+        "exact 5m",
+        "5mexact",
+        "manual exact",
         "",
         " ",
         "often",

@@ -10,16 +10,29 @@ in the catalog's URL is never shown.
 
 from __future__ import annotations
 
+import base64
 import difflib
+import hashlib
 import os
 import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -37,11 +50,66 @@ if TYPE_CHECKING:
 ENV_PREFIX = "TRICKLE_"
 FILE_NAME = "trickle.toml"
 DATABASE_NAME = "catalog.db"
+SECRET_PREFIX = "whsec_"
+LIVE: Any = {"live": True}  # of a setting that takes effect while the process runs
 _POSTGRES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 _WHERE = ("location", "catalog_url", "warehouse")  # which lake: decided together, by one source
 _SECRET = re.compile(r"password|secret|token|credential|access[._-]?key", re.IGNORECASE)
 # libpq's words for what the JDBC driver spells otherwise.
 _JDBC_WORDS = {"connect_timeout": "connectTimeout", "application_name": "ApplicationName"}
+
+
+class Webhook(BaseModel):
+    """Where alerts are sent. Path and secret are never shown: the path of a webhook often is one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    url: SecretStr
+    secret: SecretStr | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _http(cls, value: SecretStr) -> SecretStr:
+        try:
+            parts = urlsplit(value.get_secret_value())
+            fits = parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+            fits = fits and (parts.port or 1) > 0
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError("a webhook is an http or https URL, without user and password")
+        return value
+
+    @field_validator("secret")
+    @classmethod
+    def _readable(cls, value: SecretStr | None) -> SecretStr | None:
+        text = "" if value is None else value.get_secret_value()
+        if value is not None and not text:
+            raise ValueError("the secret is empty")
+        if text.startswith(SECRET_PREFIX):
+            try:
+                base64.b64decode(text.removeprefix(SECRET_PREFIX), validate=True)
+            except ValueError:
+                raise ValueError(f"what follows {SECRET_PREFIX} is not base64") from None
+        return value
+
+    @property
+    def target(self) -> str:
+        """What it is called in the catalog, which does not know the URL."""
+        return hashlib.sha256(self.url.get_secret_value().encode()).hexdigest()[:16]
+
+    @property
+    def key(self) -> bytes | None:
+        """What signs: the secret's bytes, or those that it says in base64 after `whsec_`."""
+        if self.secret is None:
+            return None
+        text = self.secret.get_secret_value()
+        encoded = text.removeprefix(SECRET_PREFIX)
+        return text.encode() if encoded == text else base64.b64decode(encoded)
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url.get_secret_value())
+        return f"{parts.scheme}://{parts.netloc}/…"
 
 
 class Settings(BaseSettings):
@@ -100,27 +168,73 @@ class Settings(BaseSettings):
         0.15,
         ge=0,
         allow_inf_nan=False,
+        json_schema_extra=LIVE,
         description="AUTO recomputes when changed rows / rows of an input exceed this.",
     )
     lease_seconds: float = Field(
         30, ge=1, description="A refresh that gives no sign of life for this long has lost its lease."
     )
     lease_wait_seconds: float = Field(
-        60, ge=0, description="How long a refresh waits for another one of the same stream table."
+        60,
+        ge=0,
+        json_schema_extra=LIVE,
+        description="How long a refresh waits for another one of the same stream table.",
     )
-    min_schedule_seconds: float = Field(1, gt=0, description="The shortest schedule that is accepted.")
-    default_schedule: str = Field("1m", description="Schedule of a stream table that names none.")
+    min_schedule_seconds: float = Field(
+        1, gt=0, json_schema_extra=LIVE, description="The shortest schedule that is accepted."
+    )
+    default_schedule: str = Field(
+        "1m", json_schema_extra=LIVE, description="Schedule of a stream table that names none."
+    )
     canonical_periods: bool = Field(
         True,
+        json_schema_extra=LIVE,
         description="Schedules of 48 s and more are shortened to 48 s times a power of two, so that stream tables of "
-        "one DAG are due together; off: as written.",
+        "one DAG are due together; off: as written. A schedule such as `50s exact` is kept as written in any case.",
     )
-    max_concurrent_refreshes: int = Field(2, ge=1, description="How many refreshes the scheduler runs at once.")
+    max_concurrent_refreshes: int = Field(
+        2, ge=1, json_schema_extra=LIVE, description="How many refreshes the scheduler runs at once."
+    )
     max_consecutive_errors: int = Field(
-        3, ge=1, description="The scheduler suspends a stream table after this many failed refreshes in a row."
+        3,
+        ge=1,
+        json_schema_extra=LIVE,
+        description="The scheduler suspends a stream table after this many failed refreshes in a row.",
+    )
+    alert_stale_periods: float = Field(
+        2,
+        ge=1,
+        json_schema_extra=LIVE,
+        description="A stream table is STALE when it is this many periods of its schedule behind (alerts.md).",
+    )
+    alert_change_log_entries: int = Field(
+        400,
+        ge=1,
+        json_schema_extra=LIVE,
+        description="Entries of a change log that no consumer has read from which on CHANGE_LOG_GROWING is raised.",
+    )
+    alert_completed: tuple[str, ...] = Field(
+        (),
+        json_schema_extra=LIVE,
+        description="Stream tables whose every refresh that changed them is an alert, REFRESH_COMPLETED: names and "
+        'patterns such as `["shop.revenue", "finance.*"]`; `["*"]` for all.',
+    )
+    webhooks: tuple[Webhook, ...] = Field(
+        (),
+        json_schema_extra=LIVE,
+        description="Where alerts are sent: URLs, or tables of `url` and `secret`, with which what is sent is signed "
+        "(alerts.md). Shown without path and secret.",
+    )
+    notify_channel: str = Field(
+        "trickle",
+        pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,62})?$",
+        json_schema_extra=LIVE,
+        description="The channel of PostgreSQL's NOTIFY on which alerts are told, if the catalog is PostgreSQL. Empty: "
+        "none.",
     )
     volatile_functions: Literal["reject", "warn", "allow"] = Field(
         "reject",
+        json_schema_extra=LIVE,
         description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "
         "another answer every time: refuse it, allow it with a notice, or allow it. Its refreshes are FULL.",
     )
@@ -132,6 +246,7 @@ class Settings(BaseSettings):
     )
     check_definition: Literal["auto", "always", "off"] = Field(
         "auto",
+        json_schema_extra=LIVE,
         description="Whether creating a stream table also runs its text as written and compares row count and hash "
         "with our form of it; if they differ, it is kept FULL with reason DEFINITION_CHECK. `auto`: while its inputs "
         "have at most a million rows.",
@@ -145,6 +260,9 @@ class Settings(BaseSettings):
     log_level: Literal["OFF", "ERROR", "WARN", "INFO", "DEBUG"] = Field(
         "ERROR", description="Spark's log level. Above ERROR, everything Spark writes goes to standard error."
     )
+
+    _given: tuple[Any, dict[str, Any]] | None = PrivateAttr(None)  # what `load` was called with
+    _file_read: Path | None = PrivateAttr(None)
 
     @classmethod
     def settings_customise_sources(
@@ -201,7 +319,32 @@ class Settings(BaseSettings):
                 else:
                     merged[name] = _flat(value) if name == "spark_conf" and isinstance(value, Mapping) else value
                 origin[name] = where
-        return cls._build(merged, origin)
+        settings = cls._build(merged, origin)
+        settings._given = path_or_url, options
+        settings._file_read = None if file is None else file.absolute()
+        return settings
+
+    def loaded_again(self) -> Settings:
+        """From the same sources, as they are now."""
+        if self._given is None:
+            return self
+        path_or_url, options = self._given
+        again = type(self).load(path_or_url, **options)
+        if again.file != self.file:  # a relative path, and the process has gone to another folder
+            raise _invalid("location", "keyword", f"settings would come from {again.file} now, no longer {self.file}")
+        return again
+
+    @property
+    def file(self) -> Path | None:
+        """The `trickle.toml` that was read, or that would be if it were there."""
+        if self._file_read is not None:
+            return self._file_read
+        return None if self.is_postgres or self._given is None else self.location / FILE_NAME
+
+    @classmethod
+    def live(cls) -> tuple[str, ...]:
+        """The settings that take effect while a process runs."""
+        return tuple(name for name, field in cls.model_fields.items() if field.json_schema_extra == LIVE)
 
     @classmethod
     def _build(cls, values: dict[str, Any], origin: Mapping[str, str]) -> Settings:
@@ -214,7 +357,7 @@ class Settings(BaseSettings):
             given = values.get(name)
             hide = (
                 given is None
-                or name in ("catalog_url", "rest_catalog_storage")
+                or name in ("catalog_url", "rest_catalog_storage", "webhooks")
                 or "://" in str(given)
                 or why.startswith(repr(given))
             )
@@ -356,6 +499,24 @@ class Settings(BaseSettings):
                 raise ValueError(f"{key!r} does not start with 'spark.'")
         return flat
 
+    @field_validator("webhooks", mode="before")
+    @classmethod
+    def _webhooks(cls, value: Any) -> Any:
+        if isinstance(value, (str, Webhook, Mapping)):
+            value = [value]
+        if not isinstance(value, (list, tuple)):
+            return value
+        found = [{"url": one} if isinstance(one, str) else one for one in value]
+        urls = [dict(one).get("url") for one in found if isinstance(one, (Mapping, Webhook))]
+        if any(urls.count(url) > 1 for url in urls):
+            raise ValueError("a URL is given twice")
+        return tuple(found)
+
+    @field_validator("alert_completed", mode="before")
+    @classmethod
+    def _patterns(cls, value: Any) -> Any:
+        return tuple(p.strip() for p in value.split(",")) if isinstance(value, str) else value
+
     @field_validator("rest_catalog_storage", mode="before")
     @classmethod
     def _properties(cls, value: Any) -> Any:
@@ -439,6 +600,8 @@ class Settings(BaseSettings):
         values["location"] = str(self.location)
         values["catalog_url"] = self.shown_catalog if self.is_postgres else None
         values["extra_packages"] = list(self.extra_packages)
+        values["alert_completed"] = list(self.alert_completed)
+        values["webhooks"] = list(map(str, self.webhooks))
         values["spark_conf"] = {k: "***" if _SECRET.search(k) else v for k, v in self.spark_conf.items()}
         return values
 

@@ -11,11 +11,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, overload
 
 from spark_trickle.catalog import controls
+from spark_trickle.catalog.alerts import alert_kind
 from spark_trickle.catalog.database import open_catalog
 from spark_trickle.catalog.leases import Heartbeat
 from spark_trickle.catalog.rows import Alert, NamedCut
@@ -27,10 +29,17 @@ from spark_trickle.lake.cleanup import clean_up
 from spark_trickle.lake.cuts import Cuts, ReaderCut
 from spark_trickle.lake.jvm import active
 from spark_trickle.lake.protect import Protector
+from spark_trickle.lake.retention import expiring
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
+from spark_trickle.model import Action, LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
 from spark_trickle.monitor import status as monitor
+from spark_trickle.monitor.compliance import Compliance, compliance
+from spark_trickle.monitor.filters import Moment, history_filter, moment
+from spark_trickle.monitor.health import Health, health
+from spark_trickle.monitor.lineage import LineageEntry, lineage
+from spark_trickle.monitor.pending import PendingInput, SourceState, pending, source_states
 from spark_trickle.monitor.statistics import Statistics, statistics
+from spark_trickle.monitor.watch import Callback, Watch
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
 from spark_trickle.refresh.check import check_query
 from spark_trickle.refresh.compiler import Compiler
@@ -50,6 +59,7 @@ from spark_trickle.results import (
 from spark_trickle.schedule import check_schedule
 from spark_trickle.scheduler.decide import ENABLED
 from spark_trickle.scheduler.loop import Listener, Scheduler
+from spark_trickle.scheduler.reload import Reloader
 from spark_trickle.spark.reading import changed_tables
 from spark_trickle.spark.session import (
     build_session,
@@ -94,6 +104,7 @@ class Trickle:
         if not settings.is_postgres:
             settings.location.mkdir(parents=True, exist_ok=True)
         self.store = open_catalog(settings.sqlalchemy_url)
+        self.store.notify_channel = settings.notify_channel
         self._owned = spark is None
         with ExitStack() as opened:  # what fails half-way is let go of again
             opened.callback(self.store.close)
@@ -119,6 +130,14 @@ class Trickle:
             self._changes = ChangeReader(self.refresher, self.spark)
             self._scheduler = Scheduler(self.refresher, partial(clean_up, session, self.store, lake))
             opened.callback(self._scheduler.stop)
+            self._watch = Watch(
+                self.store,
+                Reloader(settings, self._use),
+                lambda: self._scheduler.lease,
+                attempts.sources.pointers,
+                partial(expiring, lake),
+            )
+            opened.callback(self._watch.stop)
             self._cuts = Cuts(self.spark, settings, self.store, attempts, lake)
             clean_up(session, self.store, lake)
             self._opened = opened.pop_all()
@@ -247,15 +266,79 @@ class Trickle:
         pointers = self.refresher.attempts.sources.pointers()
         return monitor.status(self.store, self.settings, None if name is None else self._name(name), pointers)
 
-    def history(self, name: str | None = None, limit: int = 50) -> tuple[HistoryEntry, ...]:
-        """Refreshes, the newest first."""
-        if name is None:
-            return self.store.history(limit=limit)
-        return self.store.history(str(self._name(name)), limit=limit)
+    def history(
+        self,
+        name: str | None = None,
+        limit: int = 50,
+        *,
+        since: Moment = None,
+        until: Moment = None,
+        action: str | Action | None = None,
+        status: str | None = None,
+        failed_only: bool = False,
+        min_seconds: float | None = None,
+    ) -> tuple[HistoryEntry, ...]:
+        """Refreshes, the newest first.
 
-    def statistics(self, limit: int = 10_000) -> tuple[Statistics, ...]:
-        """The last refreshes in figures, for each stream table: counts, times, actions, why they recomputed."""
-        return statistics(self.store.history(limit=limit))
+        Args:
+            since, until: when they began: times with their zone, or how long ago (`"24h"`).
+            status: RUNNING, COMPLETED or FAILED; `failed_only` is the last.
+            min_seconds: those that took at least so long.
+        """
+        filters: dict[str, Any] = {"action": action, "status": status, "failed_only": failed_only}
+        chosen = history_filter(
+            self._full(name), limit=limit, since=since, until=until, min_seconds=min_seconds, **filters
+        )
+        return self.store.history(limit=limit, chosen=chosen)
+
+    def statistics(
+        self, name: str | None = None, *, since: Moment = None, until: Moment = None
+    ) -> tuple[Statistics, ...]:
+        """Refreshes in figures, for each stream table: counts, times, rows, actions, why they recomputed or failed."""
+        return statistics(self.store, history_filter(self._full(name), since=since, until=until))
+
+    def lineage(
+        self, name: str, column: str | None = None, *, depth: int | None = None, down: bool = False
+    ) -> tuple[LineageEntry, ...]:
+        """Where the columns of a stream table come from, through other stream tables to the sources.
+
+        Args:
+            column: of that table; None: all. `tr.lineage("shop.revenue.total")` is the same as naming it here.
+            depth: how many definitions are looked through: 1 gives what the table's own one reads.
+            down: the other way: which columns depend on that of a stream table or source.
+        """
+        return lineage(
+            self.store,
+            self._name(name),
+            column,
+            depth=depth,
+            down=down,
+            store=self._inspector.store_lineages,
+            namespace=self._namespace(),
+        )
+
+    def compliance(self, name: str | None = None, *, since: Moment = "24h") -> tuple[Compliance, ...]:
+        """How much of the time since then stream tables were as fresh as their schedules ask, plus one refresh."""
+        now = datetime.now(UTC)
+        start = moment("since", since, now) or now - timedelta(days=1)
+        return compliance(self.store, self.settings, start, None if name is None else self._name(name), now)
+
+    def health(self) -> Health:
+        """What is wrong, the worst first, and what to do about it."""
+        pointers = self.refresher.attempts.sources.pointers()
+        return health(self.store, self.settings, self.refresher.lake.history, pointers)
+
+    def pending(self, name: str | None = None) -> tuple[PendingInput, ...]:
+        """What the inputs of a stream table, or of all, hold that it does not show yet: commits, rows, files, age.
+
+        From metadata alone: rows are those of the commits' summaries.
+        """
+        full = None if name is None else self._name(name)
+        return pending(self.store, self.refresher.lake.history, full, self.refresher.attempts.sources.pointers())
+
+    def source_states(self) -> tuple[SourceState, ...]:
+        """The tables that stream tables read: who reads them, how far the last reader is behind, what is protected."""
+        return source_states(self.store, self.refresher.lake.history, self.refresher.attempts.sources.pointers())
 
     def check(self, query: str) -> Check:
         """Whether a query would be incremental, operator by operator; if not, why, where, and what to change.
@@ -286,27 +369,50 @@ class Trickle:
 
     # -- schedules -------------------------------------------------------------------------------------------------
 
-    def start(self, listener: Listener | None = None) -> None:
+    def start(self, listener: Listener | None = None, on_alert: Callback | None = None) -> None:
         """Refresh stream tables by their schedules, in threads of this process, until `stop` or `close`.
 
         Several processes may do so on one lake: one leads, the others stand by and take over when it is gone.
-        `listener` is called with every `RefreshResult`, and with the `TrickleError` of every refresh that failed.
+        `listener` is called with every `RefreshResult`, and with the `TrickleError` of every refresh that failed;
+        `on_alert` with a `Notice` when an alert of the lake is raised or resolved, in the process that leads.
         """
         self._scheduler.listener = listener
+        self._watch.on_alert = on_alert
         self._scheduler.start()
+        self._watch.start()
 
     def stop(self) -> None:
         """Stop refreshing by schedule; refreshes that run are finished."""
+        self._watch.stop()
         self._scheduler.stop()
+
+    def reload_settings(self) -> tuple[str, ...]:
+        """Read `trickle.toml` again now, instead of when the scheduler looks at it. Returns what changed."""
+        return self._watch.reloader.reload()
+
+    def _use(self, settings: Settings) -> None:
+        self.settings = self.refresher.settings = settings
+        self.store.notify_channel = settings.notify_channel
 
     def set_enabled(self, enabled: bool) -> None:
         """Switch the schedules of the whole lake off or on, for all processes. Refreshes by hand work either way."""
         with self.store.write() as tx:
             tx.put_setting(ENABLED, "true" if enabled else "false")
 
-    def alerts(self, limit: int = 50) -> tuple[Alert, ...]:
-        """What somebody should know, the newest first."""
-        return self.store.alerts(limit)
+    def alerts(
+        self,
+        limit: int = 50,
+        *,
+        open_only: bool = False,
+        name: str | Sequence[str] | None = None,
+        kind: str | None = None,
+        since: Moment = None,
+    ) -> tuple[Alert, ...]:
+        """Alerts, those seen last first (docs/alerts.md). `since`: last seen then or later ('24h': ago)."""
+        chosen = None if name is None else str(self._name(name))
+        asked = None if kind is None else alert_kind(kind)
+        after = moment("since", since, datetime.now(UTC))
+        return self.store.alerts(limit, open_only=open_only, name=chosen, kind=asked, since=after)
 
     def graph(self) -> Dag:
         """The stream tables and their inputs as a graph: `print(tr.graph())`, or `.mermaid()`, `.dot()`, `.svg()`."""
@@ -443,6 +549,9 @@ class Trickle:
 
     def _name(self, name: str | Sequence[str]) -> TableName:
         return parse_name(name, self._namespace)
+
+    def _full(self, name: str | None) -> str | None:
+        return None if name is None else str(self._name(name))
 
     def _session_object(self, error: TrickleError, text: str) -> TrickleError:
         """Say so when the unknown table or function exists in the caller's session only."""

@@ -58,6 +58,8 @@ ErrorCode = Literal[
     "UNKNOWN_FUNCTION",
     "FUNCTION_UNAVAILABLE",
     "INVALID_SINCE",
+    "INVALID_FILTER",
+    "UNKNOWN_LINEAGE",
     "INVALID_SOURCE",
     "UNKNOWN_SOURCE",
     "UNKNOWN_CUT",
@@ -96,7 +98,7 @@ CODES: dict[ErrorCode, Code] = {
     "INVALID_SCHEDULE": Code(
         _U,
         "A schedule cannot be read.",
-        "Write a duration such as '30s' or '5m', a cron line of five fields, with or without a time zone, 'downstream' or 'manual'.",
+        "Write a duration such as '30s', '5m' or '50s exact', a cron line of five fields, with or without a time zone, 'downstream' or 'manual'.",
     ),
     "INVALID_MODE": Code(_U, "A mode is not one of AUTO, DIFFERENTIAL, FULL.", "Choose one of the three."),
     "INVALID_STAR": Code(_U, "What `*` means is not one of PIN, FOLLOW.", "Choose one of the two."),
@@ -161,6 +163,16 @@ CODES: dict[ErrorCode, Code] = {
         _U,
         "The start of a change feed cannot be understood.",
         "Give a snapshot id, a time with its zone, or the token that an earlier call returned.",
+    ),
+    "INVALID_FILTER": Code(
+        _U,
+        "A limit, a time, an action or another filter of what is to be shown cannot be understood.",
+        "Give times with their zone, such as 2026-01-31T12:00:00+00:00, or how long ago: '24h', '7d'.",
+    ),
+    "UNKNOWN_LINEAGE": Code(
+        _U,
+        "Where the columns of a stream table come from is not known: we may read its definition otherwise than Spark.",
+        "`trickle explain` says why it is recomputed; `trickle graph` shows the tables that it reads.",
     ),
     "INVALID_SOURCE": Code(
         _U,

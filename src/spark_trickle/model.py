@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -259,6 +260,63 @@ class StreamTable:
         own = {s.name for s in self.states}
         found = {d.input: d for t in (*self.states, self) for d in t.dependencies if d.input not in own}
         return tuple(found.values())
+
+
+class Via(StrEnum):
+    """How a column depends on another. The first three are direct: values are made of its values."""
+
+    IDENTITY = "IDENTITY"  # unchanged
+    TRANSFORMATION = "TRANSFORMATION"
+    AGGREGATION = "AGGREGATION"
+    # Its values decide which rows there are, or which value is taken.
+    CONDITIONAL = "CONDITIONAL"
+    FILTER = "FILTER"
+    JOIN = "JOIN"
+    GROUP_BY = "GROUP_BY"
+    WINDOW = "WINDOW"
+    SORT = "SORT"
+    EXPLODE = "EXPLODE"
+    ROWS = "ROWS"  # on which rows a table has, whatever is in them
+
+    @property
+    def direct(self) -> bool:
+        return self in _DIRECT
+
+
+_DIRECT = (Via.IDENTITY, Via.TRANSFORMATION, Via.AGGREGATION)  # the one that changes more comes later
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Origin:
+    """A column of a table that something is made of or depends on; `column` is empty for ROWS."""
+
+    table: TableName
+    column: str
+    via: Via
+
+
+Origins = frozenset[Origin]
+
+
+def through(via: Via, origins: Iterable[Origin]) -> Origins:
+    """What depends on something that has these origins, itself in this way."""
+    return frozenset(Origin(o.table, o.column, o.via if not o.via.direct else _weaker(via, o.via)) for o in origins)
+
+
+def _weaker(outer: Via, inner: Via) -> Via:
+    order = list(Via)
+    return max(outer, inner, key=order.index) if outer.direct else outer
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where the columns of a stream table come from, in terms of the tables that its definition reads.
+
+    `rows` decide which rows there are: each column depends on them, too.
+    """
+
+    columns: Mapping[str, Origins]
+    rows: Origins
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class HistoryEntry:
     error: str | None
     snapshot_id: int | None = None  # of the stream table, after this refresh
     bytes_read: int | None = None
+    data_timestamp: datetime | None = None  # that the stream table got; None: it kept the one it had
 
     def __str__(self) -> str:
         what = self.action or self.state

@@ -27,6 +27,7 @@ _UNITS = {
     "day": 86400,
 }
 _PART = re.compile(r"\s*(\d{1,18})\s*([a-z]+)")
+_EXACT = re.compile(r"\s+exact$", re.IGNORECASE)
 _FIRST_PERIOD = 48  # seconds; longer periods are this times a power of two
 _LONGEST_PERIOD = 100 * 365 * 86400  # datetime ends at year 9999
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,6 +54,7 @@ class Schedule:
     seconds: int | None = None  # of a DURATION
     cron: str | None = None  # of a CRON
     zone: str | None = None  # of a CRON: its time zone; None: that of the lake
+    exact: bool = False  # of a DURATION: it has no canonical period
 
     def snapped(self) -> Schedule:
         """With the canonical period that is at most as long: periods of a DAG then fall on the same instants.
@@ -60,7 +62,7 @@ class Schedule:
         >>> [Schedule(ScheduleKind.DURATION, n).snapped().seconds for n in (30, 60, 300, 3600)]
         [30, 48, 192, 3072]
         """
-        if self.seconds is None or self.seconds < _FIRST_PERIOD:
+        if self.seconds is None or self.exact or self.seconds < _FIRST_PERIOD:
             return self
         power = (self.seconds // _FIRST_PERIOD).bit_length() - 1
         return Schedule(self.kind, seconds=_FIRST_PERIOD * 2**power)
@@ -90,9 +92,10 @@ def parse_schedule(text: str) -> Schedule:
     word = _WORDS.get(stripped.lower())
     if word is not None:
         return Schedule(word)
-    seconds = _seconds(stripped.lower())
+    duration = _EXACT.sub("", stripped)
+    seconds = duration_seconds(duration)
     if seconds is not None:
-        return Schedule(ScheduleKind.DURATION, seconds=seconds)
+        return Schedule(ScheduleKind.DURATION, seconds=seconds, exact=duration != stripped)
     fields = stripped.split()
     if len(fields) == 5:
         _check_cron(text, stripped)
@@ -116,8 +119,9 @@ def check_schedule(text: str | None, shortest: float) -> str | None:
     return text.strip()
 
 
-def _seconds(text: str) -> int | None:
+def duration_seconds(text: str) -> int | None:
     """The length of a duration such as '1h 30m'; None for anything else."""
+    text = text.lower()
     total, at = 0, 0
     while at < len(text):
         match = _PART.match(text, at)

@@ -59,6 +59,11 @@ INDEXED_POSITIONS = 100_000
 # Not measured.
 FILES_AT_ONCE = 8
 
+# Feeds that are kept for the next stream table over the same source and columns, in the same tick above all, and the
+# rows up to which one is: such a change is read in 40 ms (docs/performance.md). Not measured.
+KEPT_FEEDS = 32
+KEPT_FEED_ROWS = 5_000
+
 # -- the change log --------------------------------------------------------------------------------------------------
 
 # Entries that are kept per stream table; a consumer that lags behind them compares snapshots. Not measured.

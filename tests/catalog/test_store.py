@@ -420,21 +420,15 @@ def test_a_named_cut_keeps_the_lake(store: CatalogStore) -> None:
     assert store.namespaces(cut.catalog_name) == ()
 
 
-def test_settings_alerts_and_garbage(store: CatalogStore) -> None:
+def test_settings_and_garbage(store: CatalogStore) -> None:
     now = datetime.now(UTC)
     with store.write() as tx:
         tx.put_setting("a", "1")
         tx.put_setting("a", "2")
-        tx.add_alert("INTEGRITY", "foreign write", name="s.a", severity="error")
-        tx.add_alert("SUSPENDED", "three errors")
         tx.add_garbage("file:/w/a", kind="table", reason="dropped")
         tx.add_garbage("file:/w/b", not_before=now + timedelta(hours=1))
     assert store.setting("a") == "2"
     assert store.setting("b") is None
-    newest, oldest = store.alerts()
-    assert (newest.code, newest.name, newest.severity) == ("SUSPENDED", None, "warning")
-    assert (oldest.code, oldest.name, oldest.severity) == ("INTEGRITY", "s.a", "error")
-    assert store.alerts(limit=1) == (newest,)
     assert [g.location for g in store.garbage()] == ["file:/w/a", "file:/w/b"]
     (due,) = store.garbage(due=now)
     assert (due.kind, due.location, due.reason) == ("table", "file:/w/a", "dropped")
@@ -494,7 +488,7 @@ def test_a_transaction_that_fails_leaves_nothing(store: CatalogStore) -> None:
         tx.update_stream_table(id, status=Status.ACTIVE)
         tx.finish_refresh("r1", state="COMPLETED", action=Action.FULL, reason=None)
         tx.add_cut("c")
-        tx.add_alert("x", "y")
+        tx.alerts.raise_("STALE", "y", "s.a")
         assert tx.delete_pointer(REVENUE)
         raise KeyboardInterrupt
     assert all_rows(store) == before
@@ -596,7 +590,11 @@ def test_recent_refreshes_of_each_stream_table(store: CatalogStore) -> None:
     found = store.recent(ids, 3)
     assert [r.seconds for r in found[ids[0]]] == [2.0, 3.0, None]
     assert found[ids[0]][-1].state == "RUNNING"
-    assert [(r.action, r.seconds) for r in found[ids[1]]] == [(Action.FULL, 2.0), (Action.FULL, 3.0), (Action.FULL, 4.0)]
+    assert [(r.action, r.seconds) for r in found[ids[1]]] == [
+        (Action.FULL, 2.0),
+        (Action.FULL, 3.0),
+        (Action.FULL, 4.0),
+    ]
     assert found[ids[2]] == ()
     assert store.recent(ids[:1], 100)[ids[0]][0].seconds == 0.0
     assert store.recent([], 3) == {}

@@ -12,8 +12,9 @@ from spark_trickle.catalog.leases import acquire
 from spark_trickle.catalog.owner import Owner
 from spark_trickle.catalog.rows import RefreshSum
 from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.model import TableName
 from spark_trickle.monitor.totals import Totals
-from tests.catalog.records import REVENUE
+from tests.catalog.records import REVENUE, add_revenue
 
 LIMITS = (0.1, 1.0)
 
@@ -52,6 +53,16 @@ def test_sums(store: CatalogStore) -> None:
     assert found[1] == RefreshSum(1, "COMPLETED", "FULL", 1, 2, 0.75, 2**41, 4, 6)
     assert [s.refreshes for s in store.refresh_sums(1, 3, LIMITS)] == [2]
     assert store.running() == {1}
+
+
+def test_the_newest_refresh_of_each_stream_table(store: CatalogStore) -> None:
+    with store.write() as tx:
+        assert add_revenue(tx) == 1
+        add_revenue(tx, name=TableName("s", "never"))
+    assert store.last_refreshes() == {}
+    for id_, seconds in ((1, 0.5), (2, 0.25)):
+        record(store, id_, datetime.now(UTC), seconds)
+    assert {id_: entry.seconds for id_, entry in store.last_refreshes().items()} == {1: 0.25}
 
 
 def test_what_is_settled(store: CatalogStore) -> None:
@@ -96,11 +107,11 @@ def test_all_history_is_deleted(store: CatalogStore) -> None:
 
 def test_alerts_and_leases(store: CatalogStore) -> None:
     with store.write() as tx:
-        for n, code in enumerate(("SUSPENDED", "INTEGRITY", "SUSPENDED")):
+        for n, kind in enumerate(("SUSPENDED", "INTEGRITY", "SUSPENDED")):
             row = {
                 "created_at": datetime.now(UTC),
                 "severity": "error",
-                "code": code,
+                "kind": kind,
                 "name": f"s.t{n}",
                 "message": "x",
             }

@@ -66,7 +66,7 @@ class World:
         return table
 
     def now(self, name: str) -> Version:
-        found = logs(self.tr).look(str(self.root / name))
+        found = logs(self.tr).current(str(self.root / name))
         assert found is not None
         return found
 
@@ -284,7 +284,7 @@ def recreated(world: World) -> None:
     tr.create_stream_table("s.strict", "SELECT id, k FROM again", mode="differential")
     same = world.now("again")
     shutil.rmtree(world.root / "again")
-    assert logs(tr).look(str(world.root / "again")) is None
+    assert logs(tr).current(str(world.root / "again")) is None
     world.refused("SOURCE_DROPPED", lambda: tr.refresh("s.anew"))
     world.sql(f"CREATE TABLE {world.path('again')} ({COLUMNS}) USING delta")
     world.sql(f"INSERT INTO {world.path('again')} VALUES (70, 7, 7.0, 7, 'seven')")

@@ -200,16 +200,20 @@ def test_stream_tables_written_behind_our_back(lake: Trickle) -> None:
     with refused(lake, "INTEGRITY", "s.strict"):
         lake.refresh("s.strict")
     assert lake.status("s.strict")[0].status is Status.ERROR
+    strict = lake.alerts(name="s.strict", open_only=True)
+    assert [a.kind for a in strict] == ["REINITIALIZE_NEEDED", "INTEGRITY"]
     result = lake.refresh("s.auto")
     assert result.action is Action.REINITIALIZE
     assert result.reason.startswith("INTEGRITY: somebody else wrote to s.auto")
     alert = lake.store.alerts()[0]
-    assert (alert.code, alert.name) == ("INTEGRITY", "s.auto")
+    assert (alert.kind, alert.name) == ("INTEGRITY", "s.auto")
     assert lake.refresh("s.strict", mode="full").action is Action.FULL
     assert lake.status("s.strict")[0].status is Status.ACTIVE
+    assert [a.kind for a in lake.alerts(name="s.strict", open_only=True)] == ["INTEGRITY"]
     lake.spark.sql("DROP TABLE s.auto")
     again = lake.refresh("s.auto")
     assert (again.action, again.reason.split(":")[0]) == (Action.REINITIALIZE, "INTEGRITY")
+    assert [(a.kind, a.occurrences) for a in lake.alerts(name="s.auto")] == [("INTEGRITY", 2)]
     for name in ("auto", "strict"):
         assert lake.verify(f"s.{name}").equal
         assert rows(lake, f"SELECT id FROM s.{name}") == [(1,), (2,)]

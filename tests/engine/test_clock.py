@@ -128,6 +128,45 @@ def test_consumers_of_one_tick_see_one_instant(lake: Trickle) -> None:
     assert lake.verify("s.second").equal
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id FROM s.t WHERE CAST('12:30' AS TIMESTAMP) > TIMESTAMP '2000-01-01'",
+        "SELECT id, TIMESTAMP 'T1:2' AS at FROM s.t",
+        "SELECT id FROM s.t WHERE now < '23:59:59'",
+        "SELECT id FROM s.t WHERE now BETWEEN '00:00' AND '23:59:59'",
+        "SELECT id FROM s.t WHERE id IN (SELECT id FROM s.t WHERE nvl(now, '12:30') IS NOT NULL)",
+        "SELECT * FROM s.timed",
+    ],
+)
+def test_a_time_of_day_gets_the_date_of_the_cut(lake: Trickle, query: str) -> None:
+    from spark_trickle.model import TableName
+
+    lake.sql("DROP TABLE IF EXISTS s.times")
+    lake.sql("CREATE TABLE s.times AS SELECT id, TIMESTAMP '2000-01-01' AS now FROM s.t")
+    lake.sql("CREATE OR REPLACE VIEW s.timed AS SELECT id FROM s.times WHERE now > '12:30'")
+    name = TableName("s", "of_day")
+    lake.create_stream_table(str(name), query.replace("s.t ", "s.times "))
+    try:
+        assert lake.refresh(str(name)).reason.startswith("TIME_DEPENDENT")
+        assert lake.verify(str(name)).equal
+    finally:
+        lake.drop_stream_table(str(name))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id FROM s.t WHERE CAST(id AS STRING) > '12:30'",
+        "SELECT id, concat('T1', id) AS tier, TIME '12:30' < TIME '13:00' AS at FROM s.t",
+        "SELECT id, to_timestamp('12:30', 'HH:mm') AS at FROM s.t",
+    ],
+)
+def test_a_text_is_no_time_of_day(lake: Trickle, query: str) -> None:
+    lake.create_stream_table("s.no_time", query, mode="differential")
+    lake.drop_stream_table("s.no_time")
+
+
 # -- volatile functions ------------------------------------------------------------------------------------------------
 
 

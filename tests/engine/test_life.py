@@ -243,9 +243,14 @@ def test_one_that_fails_does_not_blame_the_others(lake: Trickle) -> None:
     assert status["s.healthy"].status is Status.ACTIVE
     assert status["s.healthy"].last_error is None
     assert status["s.ill"].status is Status.ERROR
+    group, own = lake.alerts(name="s.ill", open_only=True)
+    assert (group.kind, own.kind) == ("GROUP_FAILED", "REFRESH_FAILED")
+    assert group.message.startswith("nothing of s.healthy, s.ill was published, since s.ill failed: ")
+    assert not lake.alerts(name="s.healthy")
     assert lake.refresh("s.healthy").action is Action.DIFFERENTIAL
     assert lake.verify("s.healthy").equal
     lake.drop_stream_table("s.ill")
+    assert {a.state for a in lake.alerts(name="s.ill")} == {"resolved"}
 
 
 def test_asked_for_differential_it_never_recomputes(lake: Trickle) -> None:

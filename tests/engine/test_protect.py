@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from spark_trickle import Action, Trickle, connect
 from spark_trickle.lake.jvm import file_io, handles
 from spark_trickle.lake.protect import PREFIX, tags_to_change
+from spark_trickle.lake.retention import expiring
 from spark_trickle.model import Status
 from tests.engine.refused import refused
 
@@ -44,6 +46,12 @@ def tags(tr: Trickle, table: str) -> set[str]:
 
 def pointer(tr: Trickle, table: str) -> str:
     return next(p.location for p in tr.store.pointers().values() if str(p.name) == table)
+
+
+def going(tr: Trickle) -> dict[str, tuple[str, timedelta]]:
+    """By stream table: the source of the snapshot that may be expired first, and at which age."""
+    found = expiring(tr.refresher.lake, tr.store.stream_tables(), tr.store.pointers())
+    return {name: (e.source, e.expires_at - e.made_at) for name, e in found.items()}
 
 
 def make(tr: Trickle, table: str) -> None:
@@ -91,6 +99,12 @@ def test_lazy(lake: Trickle) -> None:
     assert not lake.status("s.lazy_fast")[0].pending
     lake.sql(EXPIRE.format(t="s.lazy"))
     lake.sql("DELETE FROM s.lazy WHERE id = 3")
+    assert going(lake) == {"s.lazy_fast": ("s.lazy", timedelta(days=5))}  # the slow one's frontier has a tag
+    age, kept = "'history.expire.max-snapshot-age-ms' = '3600000'", "'history.expire.min-snapshots-to-keep' = '2'"
+    lake.sql(f"ALTER TABLE s.lazy SET TBLPROPERTIES ({age})")
+    assert going(lake) == {"s.lazy_fast": ("s.lazy", timedelta(hours=1))}
+    lake.sql(f"ALTER TABLE s.lazy SET TBLPROPERTIES ({kept})")
+    assert going(lake) == {}
     lake.sql(EXPIRE.format(t="s.lazy"))
     assert pointer(lake, "s.lazy") != at
     assert lake.refresh("s.lazy_slow").action is Action.DIFFERENTIAL  # its frontier is still there
@@ -99,7 +113,9 @@ def test_lazy(lake: Trickle) -> None:
     with refused(lake, "SNAPSHOT_EXPIRED", "s.lazy"):
         lake.refresh("s.lazy_fast")
     assert lake.status("s.lazy_fast")[0].status is Status.ERROR
+    assert [a.kind for a in lake.alerts(name="s.lazy_fast", open_only=True)] == ["REINITIALIZE_NEEDED"]
     assert lake.refresh("s.lazy_fast", mode="full").action is Action.FULL
+    assert lake.alerts(name="s.lazy_fast", open_only=True) == ()
     assert lake.verify("s.lazy_fast").equal
     assert not tags(lake, "s.lazy")
     lake.sql("INSERT INTO s.lazy VALUES (101, 4)")
@@ -130,11 +146,11 @@ def test_a_source_that_refuses_tags(always: Trickle) -> None:
     allow_no_commits(always, "s.refuses")
     always.create_stream_table("s.refuses_st", "SELECT id FROM s.refuses", mode="differential")
     assert always.verify("s.refuses_st").equal
-    said = [a for a in always.store.alerts() if a.code == "UNPROTECTED"]
+    said = [a for a in always.store.alerts() if a.kind == "UNPROTECTED"]
     assert [a.name for a in said] == ["s.refuses"]
     assert always.refresh("s.refuses_st").action is Action.NO_DATA
     always.drop_stream_table("s.refuses_st")
-    assert len([a for a in always.store.alerts() if a.code == "UNPROTECTED"]) == 1
+    assert len([a for a in always.store.alerts() if a.kind == "UNPROTECTED"]) == 1
 
 
 def test_threads_that_refresh_at_once_do_not_meet_in_the_tags(lake: Trickle) -> None:
@@ -146,7 +162,7 @@ def test_threads_that_refresh_at_once_do_not_meet_in_the_tags(lake: Trickle) -> 
         lake.sql("INSERT INTO s.busy VALUES (1, 1)")
         with ThreadPoolExecutor(len(names)) as pool:
             assert {r.action for r in pool.map(lake.refresh, names)} == {Action.DIFFERENTIAL}
-    assert not [a for a in lake.store.alerts() if a.code == "UNPROTECTED" and a.name == "s.busy"]
+    assert not [a for a in lake.store.alerts() if a.kind == "UNPROTECTED" and a.name == "s.busy"]
     assert tags(lake, "s.busy") == set()
 
 

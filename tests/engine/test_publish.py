@@ -207,7 +207,7 @@ def test_commit_between_staging_and_publish(group: Trickle) -> None:
     assert by_name["s.a"].action is Action.REINITIALIZE
     assert by_name["s.a"].reason.startswith("INTEGRITY")
     assert by_name["s.b"].action is Action.DIFFERENTIAL
-    assert [(a.code, a.name) for a in tr.store.alerts()] == [("INTEGRITY", "s.a")]
+    assert [(a.kind, a.name) for a in tr.store.alerts()] == [("INTEGRITY", "s.a")]
     check_all(tr)
 
     # Rows deleted from a DIFFERENTIAL table: an error at every refresh until FULL is asked for; nothing changes.

@@ -405,7 +405,7 @@ def test_somebody_else_writes_to_a_state(lake: Trickle) -> None:
     tr.sql(f"DELETE FROM {state} WHERE c0 = 'k1'")
     result = tr.refresh("s.many")
     assert (result.action, result.reason.split(":")[0]) == (Action.REINITIALIZE, "INTEGRITY")
-    assert [a.code for a in tr.store.alerts()] == ["INTEGRITY"]
+    assert [a.kind for a in tr.store.alerts()] == ["INTEGRITY"]
     assert tr.verify("s.many").equal
     tr.sql(f"DROP TABLE {state}")
     result = tr.refresh("s.many")

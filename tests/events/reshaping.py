@@ -226,7 +226,7 @@ RESHAPING: tuple[Event, ...] = (
         "replace",
         "replaced",
         "`CREATE OR REPLACE TABLE … AS SELECT` with the same columns",
-        ("CREATE OR REPLACE TABLE {t} {layout} AS {some}",),
+        ("CREATE OR REPLACE TABLE {t} {layout_now} AS {some}",),
         CHANGED,
         SWAPPED,
         note="Iceberg keeps the table's uuid, its snapshots and the field ids of equal names: a change like any other.",

@@ -80,6 +80,11 @@ class Values(Mapping[str, str]):
         return self.world.kind.layout
 
     @property
+    def layout_now(self) -> str:
+        """For the columns as they are called now."""
+        return self.layout.replace("(1, txt)", f"(1, {self.text})")
+
+    @property
     def first(self) -> int:
         return self.rnd.choice((0, 20, 40, 100)) + self.n % 7
 

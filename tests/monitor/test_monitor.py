@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -15,12 +16,14 @@ import pytest
 
 from spark_trickle.catalog import controls
 from spark_trickle.catalog.database import open_catalog
+from spark_trickle.catalog.history import HistoryFilter
 from spark_trickle.catalog.leases import acquire
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.cli.app import run
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Action, Dependency, InputKind, Status, TableName
+from spark_trickle.monitor.filters import history_filter
 from spark_trickle.monitor.statistics import statistics
 from spark_trickle.monitor.status import describe, status
 from spark_trickle.results import HistoryEntry
@@ -98,7 +101,7 @@ def test_a_failed_upstream_is_named(store: CatalogStore, settings: Settings) -> 
     assert [found[n].failed_upstream for n in ("s.a", "s.b", "s.c")] == [None, "s.a", None]
     controls.resume(store, A, 0)
     assert {s.failed_upstream for s in status(store, settings)} == {None}
-    assert [a.code for a in store.alerts()] == ["RESUMED", "SUSPENDED"]
+    assert [a.kind for a in store.alerts()] == ["RESUMED", "SUSPENDED"]
 
 
 def test_controls_wait_for_a_refresh_and_say_whose(store: CatalogStore) -> None:
@@ -125,21 +128,78 @@ def test_an_unknown_one_is_refused_with_those_there_are(store: CatalogStore, set
             call()
 
 
-def test_statistics() -> None:
+def test_statistics(store: CatalogStore) -> None:
     history = [
         *(entry("s.a", Action.DIFFERENTIAL, n) for n in range(1, 21)),
         entry("s.a", Action.NO_DATA, 0.001, rows_inserted=0),
         entry("s.a", Action.FULL, 40.0, reason="CHANGE_RATIO: much", rows_inserted=100),
-        entry("s.a", None),
+        entry("s.a", None, error_code="SPARK_FAILED"),
         entry("s.b", Action.SKIP, reason="UPSTREAM_FAILED: s.a", rows_inserted=0),
         entry("s.b", None, state="RUNNING"),
     ]
-    a, b = statistics(history)
+    with store.write() as tx:
+        for e in history:
+            tx.add_refresh(e, None)
+    a, b = statistics(store, HistoryFilter())
     assert (a.refreshes, a.failures, a.skips, a.rows_changed) == (22, 1, 0, 120)
     assert (a.p50_seconds, a.p95_seconds) == (11, 20)
     assert a.actions == {"DIFFERENTIAL": 20, "NO_DATA": 1, "FULL": 1}
     assert a.full_reasons == {"CHANGE_RATIO": 1}
+    assert (a.failure_codes, b.skip_reasons) == ({"SPARK_FAILED": 1}, {"UPSTREAM_FAILED": 1})
+    assert statistics(store, HistoryFilter(since=NOON + timedelta(seconds=1))) == ()
+    assert [s.name for s in statistics(store, HistoryFilter(name="s.b"))] == ["s.b"]
     assert (b.refreshes, b.failures, b.skips, b.p50_seconds) == (0, 0, 1, None)
+
+
+def test_filters_of_the_history(store: CatalogStore) -> None:
+    """Each filter by itself, and together; the newest first, and no more than asked for."""
+    kinds = [Action.FULL, Action.DIFFERENTIAL, Action.NO_DATA, None]
+    with store.write() as tx:
+        for n in range(40):
+            at = NOON + timedelta(minutes=n)
+            tx.add_refresh(entry(f"s.{'ab'[n % 2]}", kinds[n % 4], float(n), refresh_id=f"r{n}", started_at=at), None)
+
+    def found(**filters: Any) -> list[int]:
+        limit = filters.pop("limit", 1000)
+        chosen = history_filter(filters.pop("name", None), now=NOON + timedelta(hours=1), **filters)
+        return [int(e.refresh_id[1:]) for e in store.history(limit=limit, chosen=chosen)]
+
+    every = list(reversed(range(40)))
+    assert found() == every
+    assert found(limit=3) == [39, 38, 37]
+    assert found(name="s.b", limit=2) == [39, 37]
+    assert found(since=NOON + timedelta(minutes=38)) == [39, 38]
+    assert found(since="22m") == [39, 38]
+    assert found(since=timedelta(minutes=22)) == [39, 38]
+    assert found(until=NOON + timedelta(minutes=2)) == [1, 0]
+    assert found(since="2026-03-02T13:05:00+01:00", until="2026-03-02T12:07:00+00:00") == [6, 5]
+    assert found(action="full") == [n for n in every if n % 4 == 0]
+    assert found(failed_only=True) == found(status="failed") == [n for n in every if n % 4 == 3]
+    assert found(status="running") == []
+    assert found(min_seconds=37.5) == [39, 38]
+    assert found(name="s.a", action=Action.NO_DATA, min_seconds=30, since="40m") == [38, 34, 30]
+
+
+@pytest.mark.parametrize(
+    ("filters", "says"),
+    [
+        ({"limit": 0}, "limit is 0"),
+        ({"limit": 10**9}, "limit is 1000000000; it must be between 1 and 1,000,000"),
+        ({"since": "yesterday"}, "since is 'yesterday', which is no time and no duration"),
+        ({"since": "2026-03-02T13:05:00"}, "a time without a zone"),
+        ({"until": "999999999999999d"}, "until is '999999999999999d'"),
+        ({"since": "1h", "until": "2h"}, "is not before until"),
+        ({"action": "fast"}, "action is 'fast', not one of NO_DATA, DIFFERENTIAL"),
+        ({"status": "done"}, "status is 'done', not one of RUNNING, COMPLETED, FAILED"),
+        ({"status": "completed", "failed_only": True}, "exclude each other"),
+        ({"min_seconds": -1}, "min_seconds is -1"),
+        ({"min_seconds": float("nan")}, "min_seconds is nan"),
+    ],
+)
+def test_a_filter_that_means_nothing_is_refused(filters: dict[str, Any], says: str) -> None:
+    with pytest.raises(TrickleError, match=re.escape(says)) as caught:
+        history_filter(**filters)
+    assert caught.value.code == "INVALID_FILTER"
 
 
 # -- the command line --------------------------------------------------------------------------------------------------
@@ -151,6 +211,11 @@ def test_statistics() -> None:
         (["status"], 0, "192 s"),
         (["status", "s.nope"], 2, "there is no stream table s.nope"),
         (["history"], 0, "none"),
+        (["history", "--failed", "--since", "1h"], 0, "none"),
+        (["history", "-n", "0"], 2, "limit is 0"),
+        (["statistics", "--since", "soon"], 2, "since is 'soon'"),
+        (["statistics", "s.nope"], 2, "there is no stream table s.nope"),
+        (["statistics", "s.a"], 0, "none"),
         (["describe", "s.a"], 0, "downstream"),
         (["alter", "s.b", "--schedule", "10m"], 0, "s.b is altered"),
         (["alter", "s.b", "--schedule", "often"], 2, "'often' is not a valid schedule"),
@@ -160,7 +225,10 @@ def test_statistics() -> None:
         (["enable"], 0, "run"),
         (["graph"], 0, "└─ s.b  ACTIVE  5m"),
         (["graph", "--format", "mermaid"], 0, "flowchart LR"),
-        (["alerts"], 0, "none"),
+        (["alerts"], 0, "There are no alerts."),
+        (["alerts", "--open", "--kind", "stale", "--since", "2h"], 0, "No alert is like that."),
+        (["alerts", "--kind", "late"], 2, "CHANGE_LOG_GROWING"),
+        (["alerts", "--since", "soon"], 2, "which is no time and no duration"),
         (["refresh", "s.nope"], 2, "there is no stream table s.nope"),
         (["verify", "s.nope"], 2, "there is no stream table s.nope"),
         (["explain", "s.nope"], 2, "there is no stream table s.nope"),

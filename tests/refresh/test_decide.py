@@ -159,6 +159,13 @@ def test_auto_by_cost(past: Past, rows: int, action: Action) -> None:
     assert f"{rows} of 10000 rows of s.orders" in str(decision.reason)
 
 
+def test_auto_counts_rows_as_the_history_does() -> None:
+    """A stream table over a hidden state table of 3 changed groups, whose source had 100 changed rows."""
+    past = Past(1.0, ((2.0, 100), (3.0, 100)))
+    assert decide_by_cost([orders(3, 10_000)], past, 0.15, rows=100).action is Action.FULL
+    assert decide_by_cost([orders(3, 10_000)], past, 0.15).action is Action.DIFFERENTIAL
+
+
 def test_cost_reason_names_both_times() -> None:
     reason = decide_by_cost([orders(100, 10_000)], Past(1.25, ((2.5, 80), (3.0, 80))), 0.15).reason.message
     assert "2.50 s (80 changed rows)" in reason

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_trickle import Action, RefreshResult, Trickle, TrickleError, connect
+from spark_trickle.catalog.alerts import Notice
 from spark_trickle.model import Status, TableName
 from spark_trickle.refresh.tick import Tick
 from tests.conftest import QUICK
@@ -145,18 +146,31 @@ def test_a_failing_one_is_suspended_its_consumers_are_skipped_and_others_go_on(
     monkeypatch.setattr("spark_trickle.scheduler.decide.FIRST_RETRY", 0.1)
     lake.sql("INSERT INTO s.t VALUES (-1, 0)")  # 10 DIV 0
     n = insert(lake)
-    lake.start()
+    heard: list[Notice] = []
+    lake.start(on_alert=heard.append)
     wait(180, lambda: lake.status("s.d")[0].status is Status.SUSPENDED)
     wait(60, lambda: top(lake) == n)
     wait(60, lambda: lake.history("s.e", limit=1)[0].action is Action.SKIP)
     assert "s.d" in str(lake.history("s.e", limit=1)[0].reason)
     assert "DIVIDE_BY_ZERO" in str(lake.status("s.d")[0].last_error)
-    assert [a.code for a in lake.alerts() if a.name == "s.d"] == ["SUSPENDED"]
+    failed = [(a.kind, a.occurrences) for a in lake.alerts(name="s.d") if a.kind != "STALE"]
+    assert failed == [("SUSPENDED", 1), ("REFRESH_FAILED", 3)]
+    assert {a.name for a in lake.alerts(open_only=True, kind="suspended")} == {"s.d"}
     lake.sql("DELETE FROM s.t WHERE v = 0")
     lake.sql("ALTER STREAM TABLE s.d RESUME")
     rows = count(lake, "t")
     wait(120, lambda: count(lake, "d") == rows and not lake.status("s.e")[0].pending)
-    assert [a.code for a in lake.alerts() if a.name == "s.d"] == ["RESUMED", "SUSPENDED"]
+    # On a slow machine it may have been STALE, too.
+    told = [a.kind for a in lake.alerts(name="s.d") if a.kind != "STALE"]
+    assert told == ["RESUMED", "SUSPENDED", "REFRESH_FAILED"]
+    assert lake.alerts(open_only=True, name="s.d") == ()
+    wait(10, lambda: ("raised", "RESUMED") in [(h.event, h.alert.kind) for h in heard])
+    assert [(h.event, h.alert.kind) for h in heard if h.alert.name == "s.d" and h.alert.kind != "STALE"] == [
+        ("raised", "REFRESH_FAILED"),
+        ("raised", "SUSPENDED"),
+        ("resolved", "REFRESH_FAILED"),
+        ("raised", "RESUMED"),
+    ]
 
 
 def test_suspend_resume_and_the_switch_of_the_lake(lake: Trickle) -> None:
@@ -199,3 +213,22 @@ def test_one_leads_and_the_other_takes_over(lake: Trickle) -> None:
         lake.stop()
         other.stop()
     lake.refresher.heartbeat.start()
+
+
+def test_settings_change_while_it_runs(lake: Trickle) -> None:
+    file = lake.settings.location / "trickle.toml"
+    file.write_text('max_concurrent_refreshes = 1\ndefault_schedule = "9s"\n', encoding="utf-8")
+    assert set(lake.reload_settings()) == {"max_concurrent_refreshes", "default_schedule"}
+    assert lake.settings.default_schedule == "9s"
+    lake.start()
+    n = insert(lake)
+    wait(120, lambda: top(lake) == n)
+    assert lake._scheduler._workers == 1
+    assert lake.alerts(kind="refresh_completed") == ()
+    file.write_text('max_concurrent_refreshes = 3\nalert_completed = ["s.c", "x.*"]\n', encoding="utf-8")
+    wait(20, lambda: lake.settings.max_concurrent_refreshes == 3)  # the file is looked at
+    n = insert(lake)
+    wait(120, lambda: top(lake) == n)
+    lake.stop()
+    assert lake._scheduler._workers == 3
+    assert {(a.name, a.state) for a in lake.alerts(kind="refresh_completed")} == {("s.c", "resolved")}

@@ -42,6 +42,12 @@ def test_it_refreshes_and_ends_well_on_ctrl_c(tr: Trickle) -> None:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline())
         assert (told["name"], told["action"], told["rows_inserted"]) == ("s.copy", "DIFFERENTIAL", 1)
+        # SIGHUP, which would end it, has the settings read again.
+        (folder / "trickle.toml").write_text("lease_seconds = 31\n", encoding="utf-8")
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        told = next(line for line in process.stderr if "lease_seconds" in line)
+        assert told.strip() == "these settings take effect when the process starts again: lease_seconds"
         process.send_signal(signal.SIGINT)
         assert process.wait() == 0, process.stderr.read() if process.stderr else ""
     finally:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from spark_trickle.sql.clock import pin_time
-from spark_trickle.sql.mentions import volatile
+from spark_trickle.sql.mentions import time_of_day, volatile
 
 MOMENT = datetime(2024, 5, 1, 0, 30, 15, 250_000, tzinfo=ZoneInfo("Europe/Berlin"))
 STAMP = "TIMESTAMP_LTZ '2024-05-01 00:30:15.250000+02:00'"
@@ -32,6 +32,12 @@ STAMP = "TIMESTAMP_LTZ '2024-05-01 00:30:15.250000+02:00'"
         ("TIMESTAMP_NTZ 'now'", "TIMESTAMP_NTZ '2024-05-01 00:30:15.250000'"),
         ("CAST('now' AS TIMESTAMP)", "CAST('2024-05-01 00:30:15.250000+02:00' AS TIMESTAMP)"),
         ("date('tomorrow')", "date('2024-05-02')"),
+        # Spark adds today's date to a time of day.
+        ("TIMESTAMP '12:30'", "TIMESTAMP '2024-05-01 12:30'"),
+        ("CAST('T1:2:3.5' AS TIMESTAMP)", "CAST('2024-05-01T1:2:3.5' AS TIMESTAMP)"),
+        ("CAST('12:30' AS TIMESTAMP_NTZ)", "CAST('12:30' AS TIMESTAMP_NTZ)"),
+        ("TIME '12:30'", "TIME '12:30'"),
+        ("x > '12:30'", "x > '12:30'"),
         # Words, columns and strings that are none.
         ("now", "now"),
         ("`now`()", "`now`()"),
@@ -64,3 +70,13 @@ def test_columns_go_before_the_clock() -> None:
 )
 def test_volatile(text: str, found: str | None) -> None:
     assert volatile(text) == found
+
+
+@pytest.mark.parametrize("text", ["12:30", " T12 ", "1:2:3.", "12:30:15+01:00", "1:2:3.25 Europe/Berlin", "t1:2"])
+def test_a_time_of_day(text: str) -> None:
+    assert time_of_day(f"SELECT a > '{text}' FROM t") == f"the literal '{text}'"
+
+
+@pytest.mark.parametrize("text", ["12", "T", "1:", "12:30 UTC", "2024-05-01 12:30", "12:30xyz", "Tier 1"])
+def test_no_time_of_day(text: str) -> None:
+    assert time_of_day(f"SELECT a > '{text}' FROM t") is None

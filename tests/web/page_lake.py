@@ -6,7 +6,6 @@ import json
 import random
 import time
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import insert
@@ -17,8 +16,11 @@ from spark_trickle.catalog.owner import Owner
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
+from spark_trickle.lake.table_history import Commit, TableHistory
 from spark_trickle.model import Action, Dependency, InputKind, Status, TableName, UsedColumn
 from spark_trickle.monitor import status as monitor
+from spark_trickle.monitor.health import Health, health
+from spark_trickle.monitor.pending import PendingInput, SourceState, pending, source_states
 from spark_trickle.results import Description, Explanation, RefreshResult, StreamTableStatus, Verification
 from spark_trickle.scheduler.decide import ENABLED, LEASE
 from spark_trickle.statements.names import parse_name
@@ -32,10 +34,31 @@ class PageLake:
 
     def __init__(self, store: CatalogStore, settings: Settings) -> None:
         self.store, self.settings = store, settings
-        self.refresher = SimpleNamespace(attempts=SimpleNamespace(sources=SimpleNamespace(pointers=store.pointers)))
         self.fails: TrickleError | None = None  # what the next refresh raises
         self.seconds = 0.0  # that a refresh takes
         self.explained = 0
+
+    def health(self) -> Health:
+        return health(self.store, self.settings, self._commits)
+
+    def pending(self, name: str) -> tuple[PendingInput, ...]:
+        return pending(self.store, self._commits, self._name(name))
+
+    def source_states(self) -> tuple[SourceState, ...]:
+        return source_states(self.store, self._commits)
+
+    @staticmethod
+    def _commits(location: str) -> TableHistory:
+        """The table at a pointer of `table_pointer`: a commit for each version."""
+        head = int(location[-10:-5])
+        ago = datetime.now(UTC) - timedelta(seconds=14)
+        return TableHistory(
+            "iceberg v3",
+            "",
+            head,
+            {n: Commit(n, n - 1 or None, ago, "append", 120, 4, rows=1_000_000 + n) for n in range(1, head + 1)},
+            frozenset(range(1, head + 1)),
+        )
 
     def status(self) -> tuple[StreamTableStatus, ...]:
         return monitor.status(self.store, self.settings)
@@ -106,6 +129,7 @@ class PageLake:
                         each,
                         InputKind.STREAM_TABLE if each in known else InputKind.SOURCE,
                         (UsedColumn("region", "string", 1), UsedColumn("amount", "decimal(12,2)", 2)),
+                        snapshot_id=int((there.get(each) or table_pointer(each)).location[-10:-5]),
                         pointer=(there.get(each) or table_pointer(each)).location,
                     )
                     for each in inputs
@@ -138,10 +162,17 @@ class PageLake:
             tx.update_stream_table(table.id, consecutive_errors=times, last_error=str(error), status=status)
             if suspend:
                 message = f"{name} is suspended after {times} failures in a row: {error.message}"
-                tx.add_alert("SUSPENDED", message, name=name, severity="error")
+                tx.alerts.raise_("SUSPENDED", message, name)
 
     def led(self) -> None:
         acquire(self.store, [LEASE], Owner.here(), ttl_seconds=3600, wait_seconds=0)
+
+
+def begin(store: CatalogStore, name: str, ago: float = 0) -> None:
+    """A refresh that runs, with its lease."""
+    id_ = store.find(TableName.of(name)).id
+    acquire(store, [f"stream_table:{id_}"], Owner.here(), ttl_seconds=3600, wait_seconds=0)
+    record(store, name, None, ago, state="RUNNING")
 
 
 def record(store: CatalogStore, name: str, action: str | None, ago: float = 0, **more: Any) -> None:
@@ -177,7 +208,10 @@ def refreshed(store: CatalogStore, name: str, **more: Any) -> None:
     record(store, name, "DIFFERENTIAL", initiated_by="manual", **more)
     now = store.pointers()
     with store.write() as tx:
-        seen = [Dependency(d.input, d.kind, d.columns, pointer=now[d.input].location) for d in table.dependencies]
+        seen = [
+            Dependency(d.input, d.kind, d.columns, snapshot_id=int((at := now[d.input].location)[-10:-5]), pointer=at)
+            for d in table.dependencies
+        ]
         tx.set_dependencies(table.id, seen)
         tx.update_stream_table(
             table.id, data_timestamp=datetime.now(UTC), consecutive_errors=0, last_error=None, status=Status.ACTIVE
@@ -210,7 +244,7 @@ def shop(store: CatalogStore, settings: Settings) -> PageLake:
                 record(store, str(table.name), action, 1400 - 40 * n, seconds=0.003 if action == "NO_DATA" else seconds)
     lake.change("web.clicks")
     lake.change("shop.lines_priced")
-    record(store, "shop.clicks_clean", None, 3, state="RUNNING")
+    begin(store, "shop.clicks_clean", 3)
     error = TrickleError(
         "EVALUATION_FAILED", "[CAST_INVALID_INPUT] the value 'n/a' of type STRING cannot be cast to DECIMAL(12,2)"
     )

@@ -214,11 +214,11 @@ def test_scheduler_and_alerts(lake: CatalogStore, client: httpx.Client) -> None:
     acquire(lake, [LEASE], Owner.here(), ttl_seconds=30, wait_seconds=0)
     with lake.write() as tx:
         tx.put_setting(ENABLED, "false")
-        for name, code, severity in ((A, "SUSPENDED", "error"), (B, "SUSPENDED", "error"), (A, "INTEGRITY", "warning")):
+        for name, kind, severity in ((A, "SUSPENDED", "error"), (B, "SUSPENDED", "error"), (A, "INTEGRITY", "warning")):
             row = {
                 "created_at": datetime.now(UTC),
                 "severity": severity,
-                "code": code,
+                "kind": kind,
                 "name": str(name),
                 "message": "x",
             }
@@ -226,8 +226,8 @@ def test_scheduler_and_alerts(lake: CatalogStore, client: httpx.Client) -> None:
     after = scrape(client)
     assert (of(after, "scheduler_enabled"), of(after, "scheduler_led")) == (0, 1)
     assert of(after, "scheduler_lease_seconds") == pytest.approx(30, abs=10)
-    assert of(after, "alerts", code="SUSPENDED", severity="error") == 2
-    assert of(after, "alerts", code="INTEGRITY", severity="warning") == 1
+    assert of(after, "alerts", kind="SUSPENDED", severity="error") == 2
+    assert of(after, "alerts", kind="INTEGRITY", severity="warning") == 1
 
 
 def test_every_metric_is_in_the_docs(lake: CatalogStore, client: httpx.Client) -> None:

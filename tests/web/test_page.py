@@ -314,7 +314,8 @@ def test_texts_are_escaped(lake: PageLake, client: httpx.Client) -> None:
         stages=json.dumps({bad: 1}),
     )
     with lake.store.write() as tx:
-        tx.add_alert(bad, bad, name=bad, severity=bad)
+        row = {"created_at": datetime.now(UTC), "severity": bad, "kind": bad, "name": bad, "message": bad}
+        tx.connection.execute(insert(tables.alerts).values(**row))
     for path in ("/", "/stream-tables/s.a", "/stream-tables/s.a?plan=1", "/alerts", "/sources"):
         response = client.get(path)
         assert "<img" not in response.text
@@ -343,7 +344,7 @@ def test_a_stream_table(lake: PageLake, client: httpx.Client) -> None:
     assert "decimal(12,2)" in text
     rows = [e.text for e in found if e.tag == "tr"]
     assert any(r.startswith("s.base stream table amount, region all read") for r in rows)
-    assert any(r.startswith("src.b source") and r.endswith("changed since the last refresh") for r in rows)
+    assert any(re.fullmatch(r"src.b source .* 1 commit to read \+120 −4 rows since 1\d s", r) for r in rows)
     assert any(r.startswith("src.gone source") and r.endswith("is gone") for r in rows)
     history = [r for r in rows if re.search(r" ago ", r)]
     assert [h.split(" ago ")[1].split()[0] for h in history] == ["FAILED", "DIFFERENTIAL", "FULL"]
@@ -687,7 +688,8 @@ def test_a_real_lake(tr: Trickle) -> None:
         assert "fresh" in row_of(get(client, "/"), str(name))
         tr.sql("INSERT INTO src VALUES (3, 30)")
         time.sleep(0.4)
-        assert "changed since the last refresh" in text_of(get(client, path_of(str(name))))
+        assert "1 commit to read +1 −0 rows" in text_of(get(client, path_of(str(name))))
+        assert "1 commit to read" in text_of(get(client, "/sources"))
         answer = client.post(path_of(str(name)), data={"action": "refresh"}, timeout=60)
         text = ""
         deadline = time.monotonic() + 60

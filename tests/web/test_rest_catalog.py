@@ -29,9 +29,9 @@ from spark_trickle.catalog.database import open_catalog
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
+from spark_trickle.lake.metadata_files import Read
 from spark_trickle.model import LAKE, Pointer, TableName
 from spark_trickle.web import rest_catalog
-from spark_trickle.web.metadata_files import Read
 from tests.web.serving import TOKEN, app_of, served
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "v", StringType(), required=False))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_trickle.catalog.alerts import AlertKind
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.catalog.store import Transaction
-from spark_trickle.model import Dependency, StreamTable, TableName
+from spark_trickle.model import Dependency, Lineage, StreamTable, TableName
 from spark_trickle.results import HistoryEntry
 
 
@@ -18,9 +19,11 @@ class CatalogChange:
     is_running: bool = False  # the history has a RUNNING row of this refresh
     clear_log: bool = False  # the table was recomputed: what was logged before leads nowhere
     log: LogEntry | None = None
-    alert: tuple[str, str] | None = None  # code and message
+    alerts: tuple[tuple[AlertKind, str], ...] = ()  # kinds and messages
+    recovered: bool = False  # it failed before, or was off its schedule
     owner: TableName | None = None  # of a hidden state table
     dropped: bool = False  # the row goes
+    lineage: Lineage | None = None  # of a public one; None: it is not known
 
     def apply(self, tx: Transaction, ids: dict[TableName, int]) -> None:
         """Write it. `ids` are those of rows that this transaction adds: a state table refers to its owner."""
@@ -35,8 +38,13 @@ class CatalogChange:
         if self.log is not None:
             tx.log_changes(id, self.log)
         tx.set_dependencies(id, self.dependencies)
-        if self.alert is not None:
-            tx.add_alert(*self.alert, name=str(table.name))
+        if self.owner is None:
+            tx.put_lineage(id, self.lineage)
+        name = str(table.name)
+        if self.recovered:
+            tx.alerts.recovered(name, f"{name} was refreshed")
+        for kind, message in self.alerts:
+            tx.alerts.raise_(kind, message, name)
         if self.history is None:
             return
         if self.is_running:
@@ -54,6 +62,7 @@ class CatalogChange:
                 seconds=h.seconds,
                 bytes_read=h.bytes_read,
                 snapshot_id=h.snapshot_id,
+                data_timestamp=h.data_timestamp,
             )
         else:
             tx.add_refresh(self.history, id)

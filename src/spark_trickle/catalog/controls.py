@@ -17,15 +17,17 @@ def suspend(store: CatalogStore, name: TableName, wait_seconds: float) -> None:
     """Schedules leave it alone until it is resumed, altered, or refreshed by hand with success."""
     with _held(store, name, wait_seconds) as (tx, table):
         tx.update_stream_table(table.id, status=Status.SUSPENDED)
-        tx.add_alert("SUSPENDED", f"{name} was suspended by hand", name=str(name), severity="info")
+        if table.status is not Status.SUSPENDED:
+            tx.alerts.raise_("SUSPENDED", f"{name} was suspended by hand", str(name), "info")
 
 
 def resume(store: CatalogStore, name: TableName, wait_seconds: float) -> None:
     """Leave SUSPENDED or ERROR; failures are counted from zero."""
     with _held(store, name, wait_seconds) as (tx, table):
         tx.update_stream_table(table.id, status=working(table), consecutive_errors=0, last_error=None)
-        if table.status in (Status.SUSPENDED, Status.ERROR):
-            tx.add_alert("RESUMED", f"{name} was resumed; it was {table.status}", name=str(name), severity="info")
+        stood = table.status in (Status.SUSPENDED, Status.ERROR)
+        why = f"{name} was resumed" + (f"; it was {table.status}" if stood else "")
+        tx.alerts.recovered(str(name), why, resumed=stood)
 
 
 def set_schedule(store: CatalogStore, name: TableName, schedule: str, wait_seconds: float) -> None:

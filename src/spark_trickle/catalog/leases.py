@@ -90,7 +90,7 @@ def acquire(store: CatalogStore, names: Sequence[str], owner: Owner, ttl_seconds
     pause = 0.02
     while True:
         # A waiting process only looks; it takes the write lock when there is something to take.
-        blocker = _look(store, wanted)
+        blocker = _held(store, wanted)
         if blocker is None:
             taken = _take(store, wanted, owner, ttl_seconds)
             if isinstance(taken, Lease):
@@ -104,7 +104,7 @@ def acquire(store: CatalogStore, names: Sequence[str], owner: Owner, ttl_seconds
         pause = min(pause * 1.5, 0.5)
 
 
-def _look(store: CatalogStore, names: tuple[str, ...]) -> Holding | None:
+def _held(store: CatalogStore, names: tuple[str, ...]) -> Holding | None:
     with store.database.read() as connection:
         now = store.database.now(connection)
         return _blocker(connection.execute(_rows(names)).mappings(), now)

@@ -12,14 +12,14 @@ from sqlalchemy.engine import RowMapping
 
 from spark_trickle.catalog import rows, tables
 from spark_trickle.catalog.connection import Database
-from spark_trickle.catalog.rows import Alert, Cost, Garbage, LogEntry, NamedCut, Recent, RefreshSum
+from spark_trickle.catalog.history import HIDDEN, WROTE, HistoryReader
+from spark_trickle.catalog.rows import Alert, Cost, Garbage, LogEntry, NamedCut, RefreshSum
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
-    HIDDEN_NAMESPACE,
     LAKE,
-    Action,
     Dependency,
     LakeFunction,
+    Lineage,
     Pointer,
     Source,
     StreamTable,
@@ -27,8 +27,6 @@ from spark_trickle.model import (
 )
 from spark_trickle.results import HistoryEntry
 from spark_trickle.thresholds import LISTED_NAMES
-
-_HIDDEN = HIDDEN_NAMESPACE.replace("_", "!_") + "."
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ _pointers = select(_p.c.table_namespace, _p.c.table_name, _p.c.metadata_location
 )
 
 
-class CatalogReader:
+class CatalogReader(HistoryReader):
     """What monitor and web receive: it cannot write."""
 
     def __init__(self, database: Database) -> None:
@@ -103,6 +101,10 @@ class CatalogReader:
     def _rows(self, statement: Any, parameters: dict[str, Any] | None = None) -> list[RowMapping]:
         with self._database.read() as connection:
             return list(connection.execute(statement, parameters or {}).mappings())
+
+    def _tuples(self, statement: Any) -> Sequence[Any]:
+        with self._database.read() as connection:
+            return connection.execute(statement).all()
 
     def pointers(self, catalog: str = LAKE, names: Collection[TableName] | None = None) -> dict[TableName, Pointer]:
         """The pointers of all tables and views, or of those named: a cut. Names without one are left out."""
@@ -144,6 +146,16 @@ class CatalogReader:
         """All stream tables, in the order of their names; hidden state tables are inside their owners."""
         return _with_states(_stream_tables(self._rows(_with_dependencies)))
 
+    def lineages(self, names: Collection[TableName] | None = None) -> dict[TableName, Lineage]:
+        """Where the columns of stream tables come from, as far as that was stored; of those named, or of all."""
+        stored = tables.lineage
+        joined = stored.join(_s, _s.c.id == stored.c.stream_table_id)
+        statement = select(stored, _s.c.namespace, _s.c.name).select_from(joined)
+        if names is not None and len(names) <= LISTED_NAMES:
+            keys = [(n.namespace, n.name) for n in sorted(names)]
+            statement = statement.where(tuple_(_s.c.namespace, _s.c.name).in_(keys))
+        return {TableName(row["namespace"], row["name"]): rows.lineage(row) for row in self._rows(statement)}
+
     def snapshot_for_check(self, name: TableName) -> Check | None:
         """Everything the NO_DATA check compares, in one round trip."""
         found = self._rows(_check, {"namespace": name.namespace, "name": name.name})
@@ -162,20 +174,10 @@ class CatalogReader:
                     pointers[pointer.name] = pointer
         return Check(next(iter(_stream_tables(found))), pointers)
 
-    def history(self, name: str | None = None, limit: int = 50) -> tuple[HistoryEntry, ...]:
-        """The newest first; refreshes of hidden state tables only when asked for by name."""
-        h = tables.refresh_history
-        statement = select(h).order_by(h.c.id.desc()).limit(limit)
-        if name is None:
-            statement = statement.where(h.c.name.not_like(f"{_HIDDEN}%", escape="!"))
-        else:
-            statement = statement.where(h.c.name == name)
-        return tuple(rows.history_entry(row) for row in self._rows(statement))
-
     def costs(self, stream_table_id: int, limit: int) -> tuple[Cost, ...]:
         """What computing content took, the newest first; of this very table: another one may have had its name."""
         h = tables.refresh_history
-        wrote = h.c.action.in_([a.value for a in (Action.FULL, Action.DIFFERENTIAL, Action.REINITIALIZE)])
+        wrote = h.c.action.in_(WROTE)
         chosen = and_(h.c.stream_table_id == stream_table_id, h.c.state == "COMPLETED", wrote, h.c.seconds.is_not(None))
         statement = select(h.c.id, h.c.action, h.c.reason, h.c.seconds, h.c.rows_changed).where(chosen)
         return tuple(map(rows.cost, self._rows(statement.order_by(h.c.id.desc()).limit(limit))))
@@ -192,26 +194,12 @@ class CatalogReader:
         return found
 
     def last_refreshes(self) -> dict[int, HistoryEntry]:
-        """The newest refresh of each stream table, by its id."""
+        """The newest refresh of each stream table there is, by its id."""
         h = tables.refresh_history
-        newest = select(func.max(h.c.id)).where(h.c.stream_table_id.is_not(None)).group_by(h.c.stream_table_id)
-        found = self._rows(select(h).where(h.c.id.in_(newest)))
+        # One look at the index for each: grouping would read all of a long history.
+        newest = select(func.max(h.c.id)).where(h.c.stream_table_id == _s.c.id).correlate(_s).scalar_subquery()
+        found = self._rows(select(h).where(h.c.id.in_(select(newest).select_from(_s))))
         return {int(row["stream_table_id"]): rows.history_entry(row) for row in found}
-
-    def recent(self, stream_table_ids: Collection[int], each: int) -> dict[int, tuple[Recent, ...]]:
-        """The last refreshes of each of these stream tables, the oldest first."""
-        h, older = tables.refresh_history, tables.refresh_history.alias("older")
-        first = select(older.c.id).where(older.c.stream_table_id == _s.c.id).order_by(older.c.id.desc())
-        from_ = func.coalesce(first.limit(1).offset(each - 1).scalar_subquery(), 0)
-        columns = (h.c.stream_table_id, h.c.id, h.c.state, h.c.action, h.c.started_at, h.c.ended_at, h.c.seconds)
-        joined = select(*columns).select_from(_s.join(h, and_(h.c.stream_table_id == _s.c.id, h.c.id >= from_)))
-        ids = sorted(set(stream_table_ids))
-        found: dict[int, list[Recent]] = {id_: [] for id_ in ids}
-        for start in range(0, len(ids), LISTED_NAMES):
-            statement = joined.where(_s.c.id.in_(ids[start : start + LISTED_NAMES])).order_by(h.c.id)
-            for row in self._rows(statement):
-                found[row["stream_table_id"]].append(rows.recent(row))
-        return {id_: tuple(entries) for id_, entries in found.items()}
 
     def running(self) -> frozenset[int]:
         """The stream tables with a refresh that has begun and not ended; perhaps its process is dead."""
@@ -239,7 +227,7 @@ class CatalogReader:
         A group has all refreshes of a table with one outcome, and with a duration between two of the limits.
         """
         h = tables.refresh_history
-        over = [h.c.id > after, h.c.state != "RUNNING", h.c.name.not_like(f"{_HIDDEN}%", escape="!")]
+        over = [h.c.id > after, h.c.state != "RUNNING", h.c.name.not_like(f"{HIDDEN}%", escape="!")]
         if upto is not None:
             over.append(h.c.id <= upto)
         took = func.coalesce(h.c.seconds, 0)
@@ -294,7 +282,7 @@ class CatalogReader:
     def published_at(self, stream_table_id: int, at: datetime) -> tuple[int | None, datetime] | None:
         """The last publish of content at or before a time; its snapshot is None when nobody wrote it down."""
         h = tables.refresh_history
-        wrote = h.c.action.in_([a.value for a in (Action.FULL, Action.DIFFERENTIAL, Action.REINITIALIZE)])
+        wrote = h.c.action.in_(WROTE)
         chosen = and_(h.c.stream_table_id == stream_table_id, h.c.state == "COMPLETED", wrote, h.c.ended_at <= at)
         found = self._rows(select(h.c.snapshot_id, h.c.ended_at).where(chosen).order_by(h.c.id.desc()).limit(1))
         return (found[0]["snapshot_id"], found[0]["ended_at"]) if found else None
@@ -338,17 +326,41 @@ class CatalogReader:
         s = tables.sources
         return tuple(rows.source(row) for row in self._rows(select(s).order_by(s.c.namespace, s.c.name)))
 
-    def alerts(self, limit: int = 50) -> tuple[Alert, ...]:
-        """The newest first."""
+    def alerts(
+        self,
+        limit: int | None = 50,
+        *,
+        open_only: bool = False,
+        name: str | None = None,
+        kind: str | None = None,
+        since: datetime | None = None,
+    ) -> tuple[Alert, ...]:
+        """Those seen last first; `since`: last seen at that time or later."""
         a = tables.alerts
-        return tuple(rows.alert(row) for row in self._rows(select(a).order_by(a.c.id.desc()).limit(limit)))
+        statement = select(a).order_by(a.c.last_seen_at.desc(), a.c.id.desc()).limit(limit)
+        if open_only:
+            statement = statement.where(a.c.resolved_at.is_(None))
+        if name is not None:
+            statement = statement.where(a.c.name == name)
+        if kind is not None:
+            statement = statement.where(a.c.kind == kind)
+        if since is not None:
+            statement = statement.where(a.c.last_seen_at >= since)
+        return tuple(rows.alert(row) for row in self._rows(statement))
 
     def alert_counts(self) -> dict[tuple[str, str], int]:
-        """How many alerts nobody has acknowledged, by code and severity."""
+        """How many alerts are open, by kind and severity."""
         a = tables.alerts
-        counted = select(a.c.code, a.c.severity, func.count().label("alerts")).where(a.c.acknowledged_at.is_(None))
-        found = self._rows(counted.group_by(a.c.code, a.c.severity).order_by(a.c.code, a.c.severity))
-        return {(row["code"], row["severity"]): int(row["alerts"]) for row in found}
+        counted = select(a.c.kind, a.c.severity, func.count().label("alerts")).where(a.c.resolved_at.is_(None))
+        found = self._rows(counted.group_by(a.c.kind, a.c.severity).order_by(a.c.kind, a.c.severity))
+        return {(row["kind"], row["severity"]): int(row["alerts"]) for row in found}
+
+    def log_sizes(self) -> dict[TableName, int]:
+        """Entries in the change log of each stream table that has some."""
+        c = tables.change_log
+        counted = select(_s.c.namespace, _s.c.name, func.count().label("entries")).group_by(_s.c.namespace, _s.c.name)
+        found = self._rows(counted.select_from(c.join(_s, _s.c.id == c.c.stream_table_id)))
+        return {TableName(row["namespace"], row["name"]): int(row["entries"]) for row in found}
 
     def lease_expires_at(self, name: str) -> datetime | None:
         """None: nobody holds it."""
@@ -363,6 +375,14 @@ class CatalogReader:
         if due is not None:
             statement = statement.where(or_(g.c.not_before.is_(None), g.c.not_before <= due))
         return tuple(rows.garbage(row) for row in self._rows(statement))
+
+    def garbage_due(self, due: datetime) -> tuple[int, datetime | None]:
+        """How much may be deleted at that time, and when the first of it could be known."""
+        g = tables.garbage
+        allowed = or_(g.c.not_before.is_(None), g.c.not_before <= due)
+        since = func.min(func.coalesce(g.c.not_before, g.c.created_at), type_=g.c.created_at.type)
+        found = self._rows(select(func.count().label("n"), since.label("since")).where(allowed))[0]
+        return int(found["n"]), found["since"]
 
 
 def unknown(name: TableName, known: Iterable[TableName]) -> TrickleError:

@@ -25,7 +25,20 @@ from pydantic_core import core_schema
 from sqlalchemy.engine import RowMapping
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Action, Dependency, LakeFunction, Pointer, Shape, Source, StreamTable, TableName
+from spark_trickle.model import (
+    Action,
+    Dependency,
+    LakeFunction,
+    Lineage,
+    Origin,
+    Origins,
+    Pointer,
+    Shape,
+    Source,
+    StreamTable,
+    TableName,
+    Via,
+)
 from spark_trickle.results import HistoryEntry
 
 T = TypeVar("T")
@@ -48,9 +61,28 @@ class Alert:
     id: int
     created_at: datetime
     severity: str
-    code: str
-    name: str | None
+    kind: str
+    name: str | None  # the stream table, or source
     message: str
+    last_seen_at: datetime | None = None
+    occurrences: int = 1
+    resolved_at: datetime | None = None  # None: it is open
+
+    @property
+    def state(self) -> str:
+        return "open" if self.resolved_at is None else "resolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Something to be told about an alert, to one webhook."""
+
+    id: int
+    notice: str  # the same one for all targets, and for all attempts
+    target: str | None
+    body: str
+    created_at: datetime
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +258,15 @@ class _StoredSource:
     view: str
 
 
+_StoredOrigin = tuple[str, str, str, Annotated[Via, Strict(False)]]
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredLineage:
+    columns: dict[str, tuple[_StoredOrigin, ...]]
+    rows: tuple[_StoredOrigin, ...]
+
+
 _FUNCTIONS: Any = Annotated[_stored(dict[str, str] | None), AfterValidator(_pairs)]
 _FILES = _stored(tuple[LoggedFile, ...])
 
@@ -254,6 +295,7 @@ _sources = Reader(
     kind=str,
     state=Annotated[_StoredSource, _JsonText()],
 )
+_lineage = Reader("trickle_lineage", object, key="stream_table_id", lineage=Annotated[_StoredLineage, _JsonText()])
 _only_files = Reader("trickle_change_log", object, files=_FILES)
 _only_functions = Reader("trickle_stream_tables", object, functions_used=_FUNCTIONS)
 
@@ -263,6 +305,7 @@ history_entry = Reader("trickle_refresh_history", HistoryEntry, state=Literal["R
 named_cut = Reader("trickle_cuts", NamedCut, key="name")
 function = Reader("trickle_functions", LakeFunction, key="name", without=("fingerprint",))
 alert = Reader("trickle_alerts", Alert)
+delivery = Reader("trickle_outbox", Delivery)
 garbage = Reader("trickle_garbage", Garbage)
 
 
@@ -307,6 +350,29 @@ def pointer(namespace: str, name: str, location: str | None, iceberg_type: str |
     if not location:
         raise _corrupt("iceberg_tables", table, "metadata_location", "the value is missing")
     return Pointer(table, location, iceberg_type == "VIEW")
+
+
+def lineage(row: RowMapping) -> Lineage:
+    stored: _StoredLineage = _lineage.values(row)["lineage"]
+    return Lineage({c: _origins(found) for c, found in stored.columns.items()}, _origins(stored.rows))
+
+
+def lineage_json(found: Lineage) -> str:
+    """Equal lineages have equal texts."""
+
+    def listed(origins: Origins) -> list[list[str]]:
+        return [[o.table.namespace, o.table.name, o.column, o.via] for o in sorted(origins)]
+
+    return as_json({"columns": {c: listed(o) for c, o in found.columns.items()}, "rows": listed(found.rows)})
+
+
+def _origin(stored: _StoredOrigin) -> Origin:
+    namespace, name, column, via = stored
+    return Origin(TableName(namespace, name), column, via)
+
+
+def _origins(stored: tuple[_StoredOrigin, ...]) -> Origins:
+    return frozenset(map(_origin, stored))
 
 
 def as_json(value: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack
 from sqlalchemy import Connection, Table, and_, delete, insert, select, update
 
 from spark_trickle.catalog import leases, rows, tables
+from spark_trickle.catalog.alerts import Alerts
 from spark_trickle.catalog.connection import Database
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.owner import Owner
@@ -26,6 +27,7 @@ from spark_trickle.model import (
     Column,
     Dependency,
     LakeFunction,
+    Lineage,
     Mode,
     Pointer,
     Shape,
@@ -76,6 +78,7 @@ class CatalogStore(CatalogReader):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self.owner = Owner.here()
+        self.notify_channel: str | None = None  # alerts are told there, where the database is PostgreSQL
 
     @property
     def database(self) -> Database:
@@ -85,15 +88,16 @@ class CatalogStore(CatalogReader):
     def write(self) -> Iterator[Transaction]:
         """Committed at the end of the block, rolled back by any exception. Not to be nested."""
         with self._database.write() as connection:
-            yield Transaction(self._database, connection, self.owner)
+            yield Transaction(self._database, connection, self.owner, self.notify_channel)
 
 
 class Transaction(PointerWriter):
     """One write transaction. Use it inside its `with` block only."""
 
-    def __init__(self, database: Database, connection: Connection, owner: Owner) -> None:
+    def __init__(self, database: Database, connection: Connection, owner: Owner, channel: str | None = None) -> None:
         super().__init__(database, connection)
         self._owner = owner
+        self.alerts = Alerts(database, connection, channel)
 
     # Stream tables
 
@@ -127,12 +131,30 @@ class Transaction(PointerWriter):
         return changed.rowcount == 1
 
     def delete_stream_table(self, id: int) -> None:
-        """The row, its dependencies and its change log; the history stays."""
+        """The row, its dependencies, lineage and change log; the history stays."""
         self.clear_change_log(id)
+        self.connection.execute(delete(tables.lineage).where(tables.lineage.c.stream_table_id == id))
         self.connection.execute(delete(tables.dependencies).where(tables.dependencies.c.stream_table_id == id))
-        gone = self.connection.execute(delete(tables.stream_tables).where(tables.stream_tables.c.id == id))
-        if gone.rowcount != 1:
+        s = tables.stream_tables
+        gone = self.connection.execute(delete(s).where(s.c.id == id).returning(s.c.namespace, s.c.name)).first()
+        if gone is None:
             raise TrickleError("UNKNOWN_STREAM_TABLE", f"stream table {id} was dropped")
+        name = str(TableName(*gone))
+        self.alerts.resolve(name, None, f"{name} was dropped")
+
+    def put_lineage(self, id: int, found: Lineage | None) -> None:
+        """None: it is not known any more."""
+        stored = tables.lineage
+        if found is None:
+            self.connection.execute(delete(stored).where(stored.c.stream_table_id == id))
+            return
+        statement = self._database.insert(stored).values(stream_table_id=id, lineage=rows.lineage_json(found))
+        new = statement.excluded.lineage
+        self.connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=["stream_table_id"], set_={"lineage": new}, where=stored.c.lineage != new
+            )
+        )
 
     def set_dependencies(self, id: int, deps: Iterable[Dependency]) -> None:
         """Replace all dependencies, and with them the frontier."""
@@ -197,6 +219,7 @@ class Transaction(PointerWriter):
         bytes_read: int | None = None,
         bytes_written: int | None = None,
         snapshot_id: int | None = None,
+        data_timestamp: datetime | None = None,
     ) -> None:
         """Close a RUNNING refresh. One that another process has closed already: LEASE_LOST."""
         h = tables.refresh_history
@@ -218,6 +241,7 @@ class Transaction(PointerWriter):
                 bytes_read=bytes_read,
                 bytes_written=bytes_written,
                 snapshot_id=snapshot_id,
+                data_timestamp=data_timestamp,
             )
         )
         if changed.rowcount != 1:
@@ -245,6 +269,7 @@ class Transaction(PointerWriter):
             error=entry.error,
             snapshot_id=entry.snapshot_id,
             bytes_read=entry.bytes_read,
+            data_timestamp=entry.data_timestamp,
         )
 
     def _add_history(self, **values: Any) -> None:
@@ -318,15 +343,11 @@ class Transaction(PointerWriter):
             for file in rows.files_of(row):
                 self.add_garbage(file.path, reason="change log")
 
-    # Settings, alerts, cuts, garbage
+    # Settings, cuts, garbage
 
     def put_setting(self, key: str, value: str) -> None:
         statement = self._database.insert(tables.settings).values(key=key, value=value)
         self.connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_={"value": value}))
-
-    def add_alert(self, code: str, message: str, *, name: str | None = None, severity: str = "warning") -> None:
-        values = {"severity": severity, "code": code, "name": name, "message": message}
-        self.connection.execute(insert(tables.alerts).values(created_at=datetime.now(UTC), **values))
 
     def add_cut(self, name: str, comment: str | None = None) -> NamedCut:
         """Keep the lake as it is now under a name; taken: NAME_TAKEN."""

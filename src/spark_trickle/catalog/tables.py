@@ -60,7 +60,7 @@ class Moment(TypeDecorator[datetime]):
                 value = datetime.fromisoformat(value)
             except ValueError:
                 return value
-        if isinstance(value, datetime) and value.tzinfo is not None:
+        if isinstance(value, datetime) and value.tzinfo not in (None, UTC):
             return value.astimezone(UTC)
         return value
 
@@ -182,9 +182,19 @@ refresh_history = Table(
     Column("fixpoint_iteration", Integer),
     Column("freshness_deadline", Moment),
     Column("snapshot_id", BigInteger),  # of the stream table: what this refresh published
+    Column("data_timestamp", Moment),  # that the stream table got; NULL: it kept the one it had
     Index("trickle_refresh_history_name", "name", "id"),
+    Index("trickle_refresh_history_started", "started_at"),
     Index("trickle_refresh_history_state", "state"),
     Index("trickle_refresh_history_table", "stream_table_id", "id"),
+)
+
+# Where the columns of a stream table come from; beside the stream tables, which are read once a second.
+lineage = Table(
+    "trickle_lineage",
+    metadata,
+    Column("stream_table_id", Integer, ForeignKey("trickle_stream_tables.id"), primary_key=True),
+    Column("lineage", Text, nullable=False),
 )
 
 # What a refresh removed and added, in files of its own, for consumers that have not seen it yet.
@@ -242,10 +252,37 @@ alerts = Table(
     Column("id", Integer, primary_key=True),
     Column("created_at", Moment, nullable=False),
     Column("severity", String(20), nullable=False),
-    Column("code", String(64), nullable=False),
+    Column("kind", String(64), nullable=False),
     Column("name", String(511)),
     Column("message", Text, nullable=False),
-    Column("acknowledged_at", Moment),
+    Column("last_seen_at", Moment),
+    Column("occurrences", Integer, nullable=False, server_default="1"),
+    Column("resolved_at", Moment),
+)
+Index(
+    "trickle_alerts_open",
+    alerts.c.kind,
+    alerts.c.name,
+    unique=True,
+    sqlite_where=alerts.c.resolved_at.is_(None),
+    postgresql_where=alerts.c.resolved_at.is_(None),
+)
+
+# What is to be told about alerts. A row without a target waits for the scheduler that leads, which logs it and makes
+# one row for each webhook of it.
+outbox = Table(
+    "trickle_outbox",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("notice", String(32), nullable=False),
+    Column("target", String(32)),
+    Column("body", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Moment, nullable=False),
+    Column("last_error", Text),
+    Index("trickle_outbox_target", "target", "id"),
+    sqlite_autoincrement=True,  # ids are the order of telling
 )
 
 cuts = Table(

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from spark_trickle.cli import functions, service, sources, stream_tables
+from spark_trickle.cli import functions, monitoring, service, sources, stream_tables
 from spark_trickle.cli.common import DIFFERS, load_settings, open_lake, output, read_text, shell, state, usage
 from spark_trickle.cli.output import Format, Output, Rows
 from spark_trickle.demo import ROWS
@@ -27,8 +27,8 @@ _GLOBAL_FLAGS = ("--debug",)
 app = typer.Typer(
     name="trickle",
     help="Stream tables for Spark: declared by a query, kept equal to it by computing only what changed.",
-    epilog="The options above may also stand after the command. Exit codes: 0 done, 1 verify or doctor found "
-    "something, 2 wrong request, 3 a source changed, 4 try again later, 5 a bug.",
+    epilog="The options above may also stand after the command. Exit codes: 0 done, 1 verify, doctor or health "
+    "found something, 2 wrong request, 3 a source changed, 4 try again later, 5 a bug.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -56,7 +56,7 @@ def options(
     state.lake, state.output, state.debug = lake, output, debug
 
 
-# --- the lake; stream_tables.py, service.py, functions.py and sources.py have the other commands ----------------------
+# --- the lake; the other modules of this package have the other commands ----------------------------------------------
 
 
 def init(
@@ -205,6 +205,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     version,
     *stream_tables.COMMANDS,
     *service.COMMANDS,
+    *monitoring.COMMANDS,
     demo,
 )
 for _command in _COMMANDS:

@@ -87,6 +87,7 @@ def open_store() -> Iterator[CatalogOnly]:
     from spark_trickle.catalog.database import open_catalog
 
     store = open_catalog(settings.sqlalchemy_url)
+    store.notify_channel = settings.notify_channel
     try:
         yield CatalogOnly(store, settings)
     finally:

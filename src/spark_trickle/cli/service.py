@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from spark_trickle.cli.alerts import alerts
 from spark_trickle.cli.common import open_lake, open_store, output
-from spark_trickle.cli.output import Output, grid, plain
+from spark_trickle.cli.output import Output, plain
 from spark_trickle.cli.stream_tables import Name
 from spark_trickle.model import Action
 from spark_trickle.scheduler.decide import ENABLED
@@ -38,7 +39,7 @@ def up() -> None:
     """Keep stream tables fresh by their schedules, until it is stopped (Ctrl-C, SIGTERM).
 
     Several processes may run it on one lake: one leads, the others stand by. At the end, refreshes that run
-    are finished.
+    are finished. A changed `trickle.toml` is read again, on SIGHUP at once.
 
     [dim]trickle up
     trickle up --output json   # one JSON object per refresh[/dim]
@@ -55,6 +56,8 @@ def up() -> None:
 
         for each in before:  # now: Spark has set its own, which cancels all jobs
             signal.signal(each, stop)
+        # In a thread: what it logs must not wait for what was interrupted.
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=tr.reload_settings).start())
         tr.start(partial(_tell, out))
         off = " They are switched off: trickle enable." if tr.store.setting(ENABLED) == "false" else ""
         out.say(f"Following the schedules of {len(tr.store.stream_tables())} stream tables; Ctrl-C to stop.{off}")
@@ -151,25 +154,6 @@ def graph(
             Drawing.SVG: dag.svg,
         }
         print(draw[form]())
-
-
-def alerts(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Newest entries shown.")] = 20,
-) -> None:
-    """Show what somebody should know: suspended and resumed tables, foreign writes.
-
-    [dim]trickle alerts -n 5[/dim]
-    """
-    out = output()
-    with open_store() as lake:
-        found = lake.store.alerts(limit)
-    if out.is_json:
-        out.show(found)
-        return
-    table = grid("when", "severity", "code", "message")
-    for alert in found:
-        table.add_row(f"{alert.created_at:%Y-%m-%d %H:%M:%S}", alert.severity, alert.code, Text(alert.message))
-    out.out.print(table if found else "(none)")
 
 
 # In the order of the help text.

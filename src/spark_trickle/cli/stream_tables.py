@@ -32,7 +32,9 @@ Query = Annotated[str | None, typer.Option("--query", "-q", help="The definition
 QueryFile = Annotated[str | None, typer.Option("--file", "-f", help="Read it from a file; - is standard input.")]
 Schedule = Annotated[
     str | None,
-    typer.Option("--schedule", "-s", help="'30s', '5m', a cron line, 'downstream' or 'manual'.", show_default=False),
+    typer.Option(
+        "--schedule", "-s", help="'30s', '5m', '50s exact', a cron line, 'downstream' or 'manual'.", show_default=False
+    ),
 ]
 Mode = Annotated[str | None, typer.Option("--mode", "-m", help="auto, differential or full.", show_default=False)]
 Set = Annotated[
@@ -68,6 +70,10 @@ Property = Annotated[
         "KEY=VALUE",
         "An Iceberg table property, such as write.parquet.compression-codec=zstd",
     ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="A time with its zone, or how long ago: 24h, 7d.", show_default=False),
 ]
 Star = Annotated[
     str | None,
@@ -270,16 +276,45 @@ def describe(name: Name) -> None:
 
 def history(
     name: Annotated[str | None, typer.Argument(metavar="NAME")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Newest entries shown.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Newest entries shown.")] = 20,
+    since: Since = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Those that began before it.", show_default=False)
+    ] = None,
+    action: Annotated[
+        str | None,
+        typer.Option("--action", "-a", help="no_data, differential, full, reinitialize or skip.", show_default=False),
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", help="running, completed or failed.", show_default=False)
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Failed ones only.")] = False,
+    min_seconds: Annotated[
+        float | None, typer.Option("--min-seconds", help="Those that took at least so long.", show_default=False)
+    ] = None,
 ) -> None:
     """Show past refreshes, newest first, each with its action and reason.
 
     [dim]trickle history
-    trickle history shop.revenue -n 5[/dim]
+    trickle history shop.revenue -n 5
+    trickle history --failed --since 24h
+    trickle history --action full --min-seconds 10[/dim]
     """
+    from spark_trickle.monitor.filters import history_filter
+
     out = output()
     with open_store() as lake:
-        out.show(lake.store.history(None if name is None else str(lake.name(name)), limit=limit))
+        chosen = history_filter(
+            None if name is None else str(lake.name(name)),
+            limit=limit,
+            since=since,
+            until=until,
+            action=action,
+            status=status,
+            failed_only=failed,
+            min_seconds=min_seconds,
+        )
+        out.show(lake.store.history(limit=limit, chosen=chosen))
 
 
 def changes(

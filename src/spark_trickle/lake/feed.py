@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
@@ -79,6 +79,13 @@ class Feed:
             sum(p.bytes_read for p in found),
             _staged=[s for p in found for s in p._staged],
         )
+
+    def again(self, session: SparkSession) -> Feed:
+        """For another reader, if it is on the driver or empty: nothing is read for it."""
+        if self.local is None:
+            return Feed(None, 0, True, self.kind)
+        local = replace(self.local, session=session)
+        return Feed(local.frame, self.rows, self.append_only, self.kind, local=local)
 
     def release(self) -> None:
         """Forget the staged scans: `frame` cannot be computed any more."""

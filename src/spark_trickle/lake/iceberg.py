@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
@@ -12,12 +14,23 @@ from spark_trickle.lake.driver_reads import look_up
 from spark_trickle.lake.feed import Feed, read_changes
 from spark_trickle.lake.jvm import Java, TableFacts
 from spark_trickle.lake.kinds import Problem, replaced
+from spark_trickle.lake.metadata_files import MetadataFiles
 from spark_trickle.lake.pins import new_pin
+from spark_trickle.lake.table_history import TableHistories, TableHistory
 from spark_trickle.model import Dependency, Pointer
 from spark_trickle.spark.runtime import Local
+from spark_trickle.thresholds import KEPT_FEED_ROWS, KEPT_FEEDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_Change = tuple[str, int | None, int | None, str, tuple[str, ...]]  # uuid, from, to, schema, columns
+
+
+_MAX_AGE = "history.expire.max-snapshot-age-ms"
+_MIN_KEPT = "history.expire.min-snapshots-to-keep"
+_FIVE_DAYS = 432_000_000  # what Iceberg's expire_snapshots takes where the property is not set
+_MOST_KEPT = 1000  # that are looked at
 
 
 class Iceberg:
@@ -27,6 +40,8 @@ class Iceberg:
         self._session = session
         self._metadata = LruCache[str, Java](size=32)
         self._facts = LruCache[str, TableFacts]()
+        self._feeds = LruCache[_Change, Feed](size=KEPT_FEEDS)
+        self._histories = TableHistories(MetadataFiles(partial(jvm.read_file, session)))
 
     def metadata(self, location: str) -> Java:
         """Iceberg's TableMetadata in this file."""
@@ -55,9 +70,35 @@ class Iceberg:
         total, deleted = summary.get("total-records"), summary.get("total-position-deletes")
         return None if total is None else max(int(total) - int(deleted or 0), 0)
 
+    def history(self, location: str) -> TableHistory:
+        return self._histories.of(location)
+
     def expired(self, location: str, snapshot_id: int) -> str | None:
         there = self.metadata(location).snapshot(snapshot_id) is not None
         return None if there else f"snapshot {snapshot_id} was removed"
+
+    def expires(self, location: str, snapshot_id: int) -> tuple[datetime, datetime] | None:
+        metadata = self.metadata(location)
+        snapshot = metadata.snapshot(snapshot_id)
+        if snapshot is None or self._is_kept(metadata, snapshot_id):
+            return None
+        made_at = datetime.fromtimestamp(snapshot.timestampMillis() / 1000, UTC)
+        try:
+            return made_at, made_at + timedelta(milliseconds=_number(metadata, _MAX_AGE, _FIVE_DAYS))
+        except OverflowError:  # never
+            return None
+
+    def _is_kept(self, metadata: Java, snapshot_id: int) -> bool:
+        """By a tag, by a branch, or as one of the newest."""
+        names = jvm.handles(self._session).text(metadata.refs().keySet())
+        if any(metadata.ref(name).snapshotId() == snapshot_id for name in names):
+            return True
+        newest = metadata.currentSnapshot()
+        for _ in range(min(_number(metadata, _MIN_KEPT, 1), _MOST_KEPT)):
+            if newest is None or newest.snapshotId() == snapshot_id:
+                return newest is not None
+            newest = None if newest.parentId() is None else metadata.snapshot(newest.parentId())
+        return False
 
     def lost(self, location: str, then: Dependency) -> Problem | None:
         if self.facts(location).uuid != then.table_uuid:
@@ -100,8 +141,17 @@ class Iceberg:
         return location
 
     def changes(self, session: SparkSession, pointer: Pointer, old: int | None, columns: Sequence[str]) -> Feed:
+        facts = self.facts(pointer.location)
+        # Not by location: a tag makes another one.
+        key = (facts.uuid, old, facts.snapshot_id, facts.schema, tuple(columns))
+        kept = self._feeds.find(key)
+        if kept is not None:
+            return kept.again(session)
         table = self.table(pointer.location, str(pointer.name))
-        return read_changes(session, table, old, self.facts(pointer.location).snapshot_id, columns)
+        feed = read_changes(session, table, old, facts.snapshot_id, columns)
+        if feed.frame is None or (feed.local is not None and feed.local.rows <= KEPT_FEED_ROWS):
+            self._feeds.put(key, feed)
+        return feed
 
     def old_state(self, pointer: Pointer, here: str, snapshot_id: int) -> str | None:
         written = self.metadata(pointer.location).snapshot(snapshot_id).schemaId()
@@ -120,3 +170,8 @@ class Iceberg:
     ) -> Local | None:
         table = self.table(pointer.location, str(pointer.name))
         return look_up(session, table, table.schema(), snapshot_id, columns, keys, by)
+
+
+def _number(metadata: Java, key: str, default: int) -> int:
+    text = metadata.properties().get(key)
+    return int(text) if text is not None and str(text).isdigit() else default

@@ -11,11 +11,13 @@ are whole numbers, of which facts, frontiers and feeds speak as snapshots.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from spark_trickle.errors import ErrorCode
 from spark_trickle.lake.feed import Feed
 from spark_trickle.lake.jvm import TableFacts
+from spark_trickle.lake.table_history import TableHistory
 from spark_trickle.model import Dependency, Pointer, TableName
 from spark_trickle.spark.runtime import Local
 
@@ -33,8 +35,14 @@ class SourceKind(Protocol):
     def rows(self, session: SparkSession, location: str, snapshot_id: int) -> int | None:
         """Rows of the table at this or an older snapshot; None: nobody counted them."""
 
+    def history(self, location: str) -> TableHistory:
+        """The commits of the table, as far as its metadata tells. No Spark job runs."""
+
     def expired(self, location: str, snapshot_id: int) -> str | None:
         """Why the change since an older snapshot cannot be known any more; None: it can."""
+
+    def expires(self, location: str, snapshot_id: int) -> tuple[datetime, datetime] | None:
+        """When an older snapshot was made, and when the table's own retention lets it go; None: it does not."""
 
     def lost(self, location: str, then: Dependency) -> Problem | None:
         """Why all rows that a refresh read then cannot be read any more; None: they can."""
@@ -90,7 +98,7 @@ class OutsideKind(SourceKind, Protocol):
     def prepare(self, session: SparkSession) -> None:
         """Let a session of ours read such tables."""
 
-    def look(self, place: str) -> str | None:
+    def current(self, place: str) -> str | None:
         """The location of the table there, at the version it has now; None: there is none."""
 
     def write_view(self, name: TableName, location: str, *, pinned: bool) -> str:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import jvm
+from spark_trickle.lake.table_history import PREFIX, tagged_snapshots
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import InputKind, Pointer, StreamTable, TableName
 
 _log = logging.getLogger(__name__)
 
-PREFIX = "trickle_frontier_"  # the snapshot's id follows
 FOREVER = 2**63 - 1
 _PAUSE = 600.0  # seconds until a source that refused is asked again
 _TRIES = 3  # a commit meets those of other engines and processes
@@ -80,7 +80,7 @@ class Protector:
                 reason = jvm.why(error)
                 _log.warning("%s is not protected from snapshot expiry: %s", source, reason)
                 with self.store.write() as tx:
-                    tx.add_alert("UNPROTECTED", f"snapshots of {source} cannot be tagged: {reason}", name=str(source))
+                    tx.alerts.raise_("UNPROTECTED", f"snapshots of {source} cannot be tagged: {reason}", str(source))
 
     def _frontiers(self) -> dict[TableName, set[int]]:
         """The snapshots of each source that stream tables reflect."""
@@ -124,11 +124,7 @@ class Protector:
 
     def _change(self, metadata: jvm.Java, frontiers: Collection[int]) -> TagChange:
         head = metadata.currentSnapshot()
-        tagged = {
-            int(name.removeprefix(PREFIX))
-            for name in jvm.handles(self.lake.session).text(metadata.refs().keySet())
-            if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdigit()
-        }
+        tagged = tagged_snapshots(jvm.handles(self.lake.session).text(metadata.refs().keySet()))
         change = tags_to_change(self.policy, frontiers, None if head is None else head.snapshotId(), tagged)
         if not change.add:
             return change

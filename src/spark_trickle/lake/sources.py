@@ -26,14 +26,14 @@ class CutPointers(Mapping[TableName, Pointer]):
 
     lake: Mapping[TableName, Pointer]
     sources: Mapping[TableName, Source]
-    look: Callable[[Source], str | None]
+    current: Callable[[Source], str | None]
     _known: dict[TableName, Pointer | None] = field(default_factory=dict)
 
     def __getitem__(self, name: TableName) -> Pointer:
         if name not in self.sources:
             return self.lake[name]
         if name not in self._known:
-            location = self.look(self.sources[name])
+            location = self.current(self.sources[name])
             self._known[name] = None if location is None else Pointer(name, location, is_view=False)
         found = self._known[name]
         if found is None:  # the table is not where it was
@@ -59,10 +59,10 @@ class Sources:
         """All pointers of the lake as they are now."""
         found = self._store.pointers()
         live = self.live(found)
-        return CutPointers(found, live, self._look) if live else found
+        return CutPointers(found, live, self._current) if live else found
 
-    def _look(self, source: Source) -> str | None:
-        return self._lake.outside[source.format].look(source.location)
+    def _current(self, source: Source) -> str | None:
+        return self._lake.outside[source.format].current(source.location)
 
     def live(self, pointers: Mapping[TableName, Pointer]) -> dict[TableName, Source]:
         """The sources whose names are still theirs: a view can be dropped or replaced in SQL."""
@@ -83,7 +83,7 @@ class Sources:
         place = _checked(location)
         kind.require(f"{name} would be a {kind.title} table")
         try:
-            now = kind.look(place)
+            now = kind.current(place)
             if now is None:
                 raise TrickleError("INVALID_SOURCE", f"there is no {kind.title} table at {place}")
             view = kind.write_view(name, now, pinned=False)
@@ -105,7 +105,7 @@ class Sources:
         found = {}
         for name, source in self.live(pointers).items():
             kind = self._lake.outside[source.format]
-            now = kind.look(source.location) if kind.available(self._lake.session) else None
+            now = kind.current(source.location) if kind.available(self._lake.session) else None
             if now is not None:
                 found[name] = Pointer(name, kind.write_view(name, now, pinned=True), is_view=True)
         return found

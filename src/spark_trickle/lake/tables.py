@@ -13,6 +13,7 @@ from spark_trickle.lake.iceberg import Iceberg
 from spark_trickle.lake.jvm import Java, TableFacts
 from spark_trickle.lake.kinds import OutsideKind, Problem, SourceKind, replaced
 from spark_trickle.lake.pins import warehouse
+from spark_trickle.lake.table_history import TableHistory
 from spark_trickle.model import LAKE, Dependency, Pointer, TableName
 from spark_trickle.spark.names import quote, quote_table
 from spark_trickle.sql.lower import LakeView
@@ -45,6 +46,9 @@ class Lake:
     def rows(self, session: SparkSession, location: str, snapshot_id: int) -> int | None:
         """Rows of the table at this or an older snapshot; None: nobody counted them."""
         return self.kind(location).rows(session, location, snapshot_id)
+
+    def history(self, location: str) -> TableHistory:
+        return self.kind(location).history(location)
 
     def lost(self, location: str, then: Dependency) -> Problem | None:
         """Why all rows that a refresh read then cannot be read any more; None: they can."""

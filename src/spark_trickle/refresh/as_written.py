@@ -15,7 +15,7 @@ from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.names import quote
 from spark_trickle.spark.settings import TIME_ZONE, zone
 from spark_trickle.sql.clock import pin_time
-from spark_trickle.sql.mentions import follows_the_clock, without_catalog
+from spark_trickle.sql.mentions import follows_the_clock, time_of_day, without_catalog
 
 
 def definition_view(attempt: Attempt, compiled: Compiled, instant: datetime) -> str:
@@ -36,7 +36,7 @@ def _pin_views(attempt: Attempt, compiled: Compiled, moment: datetime, columns: 
     """Views that ask the clock get a text of their own in this attempt, and in it alone."""
     for name in compiled.views:
         view = attempt.lake.view(attempt.pointers[name])
-        if follows_the_clock(view.text) is not None:
+        if follows_the_clock(view.text) is not None or time_of_day(view.text) is not None:
             attempt.use(view.namespace)
             attempt.replace_view(name, _pinned(attempt, view.text, moment, columns))
 

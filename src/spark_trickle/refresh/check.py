@@ -15,7 +15,7 @@ from spark_trickle.model import LAKE, InputKind, Pointer, StreamTable, TableName
 from spark_trickle.refresh.as_written import notices
 from spark_trickle.refresh.definition import Compiled, Definition, LakeTables, StateTable
 from spark_trickle.refresh.run import Refresher
-from spark_trickle.refresh.shown import steps_sql, titled_trees
+from spark_trickle.refresh.step_texts import steps_sql, titled_trees
 from spark_trickle.results import Check, CheckedInput, CheckedOperator, Obstacle
 from spark_trickle.spark.analyze import Analyzer
 from spark_trickle.sql.algebra import AsOf, Filter, Operator, Project, Scan

@@ -123,8 +123,11 @@ def decide_early(s: Situation) -> Decision | None:
     return None
 
 
-def decide_by_cost(changes: Sequence[Change], past: Past, max_ratio: float) -> Decision:
-    """AUTO: DIFFERENTIAL unless the change is large or has lately cost more than FULL."""
+def decide_by_cost(changes: Sequence[Change], past: Past, max_ratio: float, rows: int | None = None) -> Decision:
+    """AUTO: DIFFERENTIAL unless the change is large or has lately cost more than FULL.
+
+    `rows`: how many changed as the history counts them, which differs where hidden state tables are among the inputs.
+    """
     worst = max(changes, key=lambda c: c.rows / max(c.total, 1), default=None)
     if worst is None or all(c.rows == 0 for c in changes):
         return Decision(Action.DIFFERENTIAL, Reason("CHANGE_RATIO", "no row of the inputs changed"))
@@ -134,7 +137,7 @@ def decide_by_cost(changes: Sequence[Change], past: Past, max_ratio: float) -> D
     text = f"{worst.rows} of {worst.total} rows of {worst.name} changed ({_percent(ratio)})"
     if ratio > max_ratio:
         return Decision(Action.FULL, Reason("CHANGE_RATIO", f"{text}, more than {100 * max_ratio:g} %"))
-    rows = sum(c.rows for c in changes)
+    rows = sum(c.rows for c in changes) if rows is None else rows
     similar = [(s, n) for s, n in past.differential[:SLOW_REFRESHES] if rows >= COMPARABLE_SHARE * n]
     if past.full_seconds is not None and len(similar) == SLOW_REFRESHES:
         found = _by_past(min(similar), past.full_seconds, past, text)

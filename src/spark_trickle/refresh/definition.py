@@ -29,19 +29,22 @@ from spark_trickle.model import (
     Column,
     InputKind,
     LakeFunction,
+    Lineage,
     Pointer,
     StreamTable,
     TableName,
     resolve,
 )
+from spark_trickle.refresh.traced import lineage_at_a_moment
 from spark_trickle.spark.analyze import Analyzer
 from spark_trickle.spark.compile import PlainLeaves, compile_sql
 from spark_trickle.spark.guard import roundtrip
 from spark_trickle.spark.settings import Pins
 from spark_trickle.sql.aggregate_facts import Form, facts_of
 from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project
+from spark_trickle.sql.lineage import lineage
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
-from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, volatile
+from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, time_of_day, volatile
 from spark_trickle.sql.prune import prune
 from spark_trickle.sql.scalar import column as column_
 from spark_trickle.sql.trees import scans
@@ -82,6 +85,7 @@ class Compiled:
     settled: bool = True  # False: which rows there are depends on values that only the state tables know
     over_states: Mapping[str, Comparison] = field(default_factory=dict)  # `compare`, the state tables given
     functions: tuple[tuple[str, str], ...] = ()  # of the lake: name and version
+    lineage: Lineage | None = None  # None: we may read the query otherwise than Spark does
 
     @property
     def incremental(self) -> bool:
@@ -207,6 +211,7 @@ def compile_definition(
     planner: Planner | None = None
     reason: Reason | None = None
     lowered: Lowered | None = None
+    trusted: Operator | None = None  # the tree, once it is known to mean what the text does
     try:
         if misread is not None:
             raise NotIncremental("DEFINITION_CHECK", misread)
@@ -214,8 +219,9 @@ def compile_definition(
         differs = roundtrip(session, definition)
         if differs is not None:
             raise NotIncremental("SQL_ROUNDTRIP", differs)
-        clock = _clock(tables, definition, namespace)
+        clock = _clock(analyzer, tables, definition, namespace)
         if clock is not None:
+            trusted = lowered.root
             raise NotIncremental("TIME_DEPENDENT", f"{clock} moves with the time although no source changes")
         if any(ours and ours != c.name for ours, c in zip(lowered.shown, columns, strict=True)):
             raise NotIncremental("SQL_ROUNDTRIP", f"we read the columns as {', '.join(lowered.shown)}")
@@ -223,6 +229,7 @@ def compile_definition(
         found = analyzer.columns(compile_sql(whole, PlainLeaves()))
         if [c.type for c in found] != [c.type for c in columns]:
             raise NotIncremental("SQL_ROUNDTRIP", "our form of the query has other types than the query")
+        trusted = whole
         planner = Planner(
             analyzer=analyzer,
             namespace=namespace,
@@ -249,15 +256,20 @@ def compile_definition(
             raise
         reason = Reason("SQL_ROUNDTRIP", refusal.message)
     if how is None and (reason is None or reason.code != "TIME_DEPENDENT"):
-        clock = _clock(tables, definition, namespace)
+        clock = _clock(analyzer, tables, definition, namespace)
         if clock is not None:  # it must be recomputed even when no source changes
             reason = Reason("TIME_DEPENDENT", f"{clock} moves with the time; also {reason}")
+    traced = None if trusted is None else lineage(trusted, [c.name for c in columns])
     notices = lowered.notices if lowered else ()
     answers_vary = [f.name for f in (functions or {}).values() if not f.deterministic]
     if lowered is not None and how is not None and planner is not None:
         views = tuple(v.name for v in lowered.views)
-        return planner.compiled(definition, columns, whole, how, views, notices, tuple(planner.states))
+        made = planner.compiled(definition, columns, whole, how, views, notices, tuple(planner.states))
+        return replace(made, lineage=traced)
     inputs, views = _mentioned_inputs(tables, definition, namespace)
+    if traced is None and reason is not None and reason.code == "TIME_DEPENDENT" and misread is None:
+        read = {c for _, used in inputs.values() for c in used}
+        traced = lineage_at_a_moment(session, analyzer, tables, definition, namespace, [c.name for c in columns], read)
     return Compiled(
         definition=definition,
         namespace=namespace,
@@ -270,6 +282,7 @@ def compile_definition(
         compare={},
         notices=notices,
         volatile=_first(partial(volatile, also=answers_vary), tables, definition, namespace),
+        lineage=traced,
     )
 
 
@@ -424,9 +437,15 @@ def _refuse_foreign(tables: LakeTables, definition: str, namespace: str) -> None
             )
 
 
-def _clock(tables: LakeTables, text: str, namespace: str) -> str | None:
+def _clock(analyzer: Analyzer, tables: LakeTables, text: str, namespace: str) -> str | None:
     """What makes the definition, or a view it may read, move with the time."""
-    return _first(follows_the_clock, tables, text, namespace)
+    found = _first(follows_the_clock, tables, text, namespace)
+    if found is not None:
+        return found
+    found = _first(time_of_day, tables, text, namespace)
+    if found is None or not analyzer.date_is_added(text):
+        return None
+    return f"{found}, which gets the current date,"
 
 
 def _first(look: Callable[[str], str | None], tables: LakeTables, text: str, namespace: str) -> str | None:

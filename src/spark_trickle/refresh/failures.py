@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
+from spark_trickle.catalog.alerts import AlertKind
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.errors import ErrorCode, Kind, Reason, TrickleError
-from spark_trickle.model import Action, Mode, Status, StreamTable
+from spark_trickle.model import Action, Mode, Status, StreamTable, TableName
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.tracing import trace
 from spark_trickle.refresh.work import Done, Work
@@ -55,8 +57,46 @@ def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError, 
             tx.update_stream_table(table.id, consecutive_errors=table.consecutive_errors + 1, last_error=str(error))
             if error.kind is Kind.SCHEMA and table.status is Status.ACTIVE:
                 tx.update_stream_table(table.id, status=Status.ERROR)
+            for kind in alerts_of(error, table.consecutive_errors + 1):
+                tx.alerts.raise_(kind, error.message, str(table.name))
     except TrickleError as second:
         _log.warning("the failure of %s could not be recorded: %s", table.name, second)
+
+
+def record_group_failure(store: CatalogStore, names: Sequence[TableName], error: TrickleError) -> None:
+    """Stream tables that were to be published together; the first one failed."""
+    if error.code == "LEASE_LOST":
+        return
+    first, *others = map(str, names)
+    message = f"nothing of {', '.join(sorted((first, *others)))} was published, since {first} failed: {error.message}"
+    try:
+        with store.write() as tx:
+            tx.alerts.raise_("GROUP_FAILED", message, first)
+    except TrickleError as second:
+        _log.warning("the failure of a group could not be recorded: %s", second)
+
+
+# Only a recomputation helps, and the mode does not allow it.
+_REINITIALIZE: tuple[ErrorCode, ...] = (
+    "SNAPSHOT_EXPIRED",
+    "TABLE_REPLACED",
+    "DEPENDENCY_CHANGED",
+    "INTEGRITY",
+    "REWRITTEN",
+)
+
+
+def alerts_of(error: TrickleError, in_a_row: int) -> tuple[AlertKind, ...]:
+    """The alerts that a failed refresh raises. What may go away by itself is none the first time.
+
+    >>> [alerts_of(TrickleError("SPARK_FAILED", "an executor is gone"), n) for n in (1, 2)]
+    [(), ('REFRESH_FAILED',)]
+    """
+    if error.code == "INTEGRITY":
+        return "INTEGRITY", "REINITIALIZE_NEEDED"
+    if error.code in _REINITIALIZE:
+        return ("REINITIALIZE_NEEDED",)
+    return () if error.kind is Kind.TRANSIENT and in_a_row < 2 else ("REFRESH_FAILED",)
 
 
 # What a definition once had and has no longer, by what Spark says about it.

@@ -20,8 +20,8 @@ from spark_trickle.refresh.equality import Difference, compare
 from spark_trickle.refresh.full import full_select
 from spark_trickle.refresh.inputs import Feeds, gather
 from spark_trickle.refresh.run import Refresher, new_state
-from spark_trickle.refresh.shown import steps_sql
 from spark_trickle.refresh.situation import Cut, other_code, past_of, situation_of
+from spark_trickle.refresh.step_texts import steps_sql
 from spark_trickle.refresh.work import Work
 from spark_trickle.results import Explanation, PlannedRefresh, Verification
 from spark_trickle.spark.analyze import spark_error
@@ -55,6 +55,21 @@ class Inspector:
             next_reason=planned.reason,
             notices=notices(compiled, r.settings),
         )
+
+    # -- lineage ---------------------------------------------------------------------------------------------------
+
+    def store_lineages(self, names: Iterable[TableName]) -> None:
+        """Of stream tables from before lineage was stored: their definitions are compiled, nothing is refreshed."""
+        r, known = self.refresher, self.refresher.known()
+        cut = r.cut()
+        for name in names:
+            if name not in known:
+                continue
+            with r.attempts.begin({}, known[name].namespace) as attempt:
+                found = r.compile(attempt, known[name], cut, known).lineage
+            if found is not None:
+                with r.store.write() as tx:
+                    tx.put_lineage(known[name].id, found)
 
     def _script(self, table: StreamTable, compiled: Compiled, cut: Cut) -> str | None:
         """What a refresh runs; where every input can be read at the frontier by its name, as a script."""

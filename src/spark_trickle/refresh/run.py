@@ -33,7 +33,7 @@ from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, Definition, StateTable
 from spark_trickle.refresh.definition_check import misread
-from spark_trickle.refresh.failures import located, record_failure, second_try
+from spark_trickle.refresh.failures import located, record_failure, record_group_failure, second_try
 from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, Input, gather
@@ -182,7 +182,7 @@ class Refresher:
                 run = Run(attempt, cut, lease, initiated_by, known)
                 for n, name in enumerate(pending, start=1):
                     attempt.to_come = frozenset(pending[n:])
-                    with self._group_of(waiting):
+                    with self._group_of(waiting, name):
                         waiting.append(self.stage(run, Request(known[name], mode if name in names else None)))
                     if not together or n == len(pending):
                         self.publish(run, waiting)
@@ -194,13 +194,16 @@ class Refresher:
         return results
 
     @contextmanager
-    def _group_of(self, waiting: Sequence[Done]) -> Iterator[None]:
+    def _group_of(self, waiting: Sequence[Done], name: TableName) -> Iterator[None]:
         """When a member of a group fails, those that wait for it fail with it; that is no fault of theirs."""
         try:
             yield
         except BaseException as error:
+            problem = spark_error(error)
             for done in waiting:
-                record_failure(self.store, done, spark_error(error), own=False)
+                record_failure(self.store, done, problem, own=False)
+            if waiting:
+                record_group_failure(self.store, [name, *(d.table.name for d in waiting)], problem)
             raise
 
     # -- stage -----------------------------------------------------------------------------------------------------
@@ -303,9 +306,7 @@ class Refresher:
                 hand_over(staging, feeds, table, run.known, stages)
                 # Consumers in this attempt read what was just staged.
                 attempt.pointers[table.name] = Pointer(table.name, staging.location, is_view=False)
-            hidden = {s.table.name for s in work.states}
-            changed = {k: v for s in work.states if s.made is not None for k, v in s.made.changed.items()}
-            changed |= {str(n): r for n, r in feeds.rows.items() if n not in hidden}
+            changed = _changed_rows(work, feeds)
             read = feeds.bytes_read + sum(s.made.bytes_read for s in work.states if s.made is not None)
             work.made = Made(inputs, staging, counts, changed, read)
             work.decision = _with_states(work.decision, work.states)
@@ -338,7 +339,8 @@ class Refresher:
                     feeds.open(item)
             if decision is None:
                 sizes = [size_of(self.lake, i, feeds) for i in inputs if i.changed]
-                decision = decide_by_cost(sizes, past_of(self.store, table), self.settings.max_change_ratio)
+                rows = sum(_changed_rows(work, feeds).values())
+                decision = decide_by_cost(sizes, past_of(self.store, table), self.settings.max_change_ratio, rows)
         idle = feeds.nothing and all(d.action is Action.NO_DATA for d in below)
         if decision.action is Action.DIFFERENTIAL and idle:
             moved = ", ".join(str(i.name) for i in inputs if i.changed)
@@ -389,12 +391,16 @@ class Refresher:
         """All of these in one transaction, or none."""
         try:
             with staged[-1].stages("publish"):
-                publish(self.store, self.lake, [m for d in staged for m in members(run, d)], probe=self.probe)
+                told = self.settings.alert_completed
+                publish(self.store, self.lake, [m for d in staged for m in members(run, d, told)], probe=self.probe)
         except BaseException as error:
             if self._is_published(run, error) is False:
                 self.discard(run)
+            problem = spark_error(error)
             for done in staged:
-                record_failure(self.store, done, spark_error(error))
+                record_failure(self.store, done, problem)
+            if len(staged) > 1:
+                record_group_failure(self.store, [d.table.name for d in staged], problem)
             raise
         run.unpublished.clear()
         for done in staged:
@@ -428,6 +434,13 @@ def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
     """The row-to-be of a hidden state table: nobody but its owner reads it."""
     draft = StreamTable.draft(state.name, state.compiled.definition, state.compiled.namespace, owner.mode, cut.instant)
     return replace(draft, owner_id=owner.id or None)
+
+
+def _changed_rows(work: Work, feeds: Feeds) -> dict[str, int]:
+    """By input, those of hidden state tables instead of the tables themselves: as the history has them."""
+    hidden = {s.table.name for s in work.states}
+    below = {k: v for s in work.states if s.made is not None for k, v in s.made.changed.items()}
+    return below | {str(n): r for n, r in feeds.rows.items() if n not in hidden}
 
 
 def _with_states(decision: Decision, states: Sequence[Work]) -> Decision:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 
+from spark_trickle.catalog.alerts import AlertKind
 from spark_trickle.catalog.changes import CatalogChange
 from spark_trickle.catalog.frontier import location_of
 from spark_trickle.catalog.leases import Lease
@@ -14,7 +16,18 @@ from spark_trickle.errors import Reason
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.publish import Member
 from spark_trickle.lake.staging import Counts, Staging
-from spark_trickle.model import Action, Dependency, InputKind, Mode, Shape, Status, StreamTable, TableName, TableOptions
+from spark_trickle.model import (
+    RUNS,
+    Action,
+    Dependency,
+    InputKind,
+    Mode,
+    Shape,
+    Status,
+    StreamTable,
+    TableName,
+    TableOptions,
+)
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.inputs import Input
@@ -23,7 +36,8 @@ from spark_trickle.refresh.stages import Stages
 from spark_trickle.results import HistoryEntry, RefreshResult
 
 # Reasons that somebody should look at.
-_ALERTS = ("INTEGRITY", "REWRITTEN")
+Alerts = tuple[tuple[AlertKind, str], ...]  # kinds and messages
+_ALERTS: dict[str, AlertKind] = {"INTEGRITY": "INTEGRITY", "REWRITTEN": "REWRITTEN"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +155,25 @@ class Done:
 # -- what is published -------------------------------------------------------------------------------------------------
 
 
-def members(run: Run, done: Done) -> list[Member]:
-    """A stream table with its hidden state tables in one publish; the owner first, since the others refer to it."""
-    found = [_member(run, done, None)]
+def members(run: Run, done: Done, completed: Sequence[str] = ()) -> list[Member]:
+    """A stream table with its hidden state tables in one publish; the owner first, since the others refer to it.
+
+    `completed` are the patterns of names whose refreshes are an alert each.
+    """
+    found = [_member(run, done, None, _alerts(done, completed))]
     found += [_member(run, state, done.table.name) for state in done.states]
     for gone in done.retired:
         found.append(Member(gone.name, run.lease, CatalogChange(gone, dropped=True), retired=gone.name))
     return found
 
 
-def _member(run: Run, done: Done, owner: TableName | None) -> Member:
+def _member(run: Run, done: Done, owner: TableName | None, alerts: Alerts = ()) -> Member:
     reads = streams_of(done.compiled) if owner is None else ()
-    return Member(done.table.name, run.lease, _change(run, done, owner), done.made.staging, reads)
+    return Member(done.table.name, run.lease, _change(run, done, owner, alerts), done.made.staging, reads)
 
 
-def _change(run: Run, done: Done, owner: TableName | None) -> CatalogChange:
-    staging, action, reason = done.made.staging, done.decision.action, done.decision.reason
+def _change(run: Run, done: Done, owner: TableName | None, alerts: Alerts) -> CatalogChange:
+    staging, action = done.made.staging, done.decision.action
     frontier = _dependencies(run, done)
     if action is Action.SKIP:  # created empty: it has no frontier yet
         frontier = tuple(Dependency(d.input, d.kind, d.columns) for d in frontier)
@@ -171,9 +188,22 @@ def _change(run: Run, done: Done, owner: TableName | None) -> CatalogChange:
         is_running=owner is None and bool(done.table.id),
         clear_log=staging is not None and action is not Action.DIFFERENTIAL,
         log=None if staging is None else staging.log,
-        alert=(reason.code, str(reason)) if owner is None and reason.code in _ALERTS else None,
+        alerts=alerts,
+        recovered=owner is None and (done.table.last_error is not None or done.table.status not in RUNS),
         owner=owner,
+        lineage=done.compiled.lineage if owner is None else None,
     )
+
+
+def _alerts(done: Done, completed: Sequence[str]) -> Alerts:
+    reason, action = done.decision.reason, done.decision.action
+    found: list[tuple[AlertKind, str]] = []
+    if reason.code in _ALERTS:
+        found.append((_ALERTS[reason.code], str(reason)))
+    asked = any(fnmatchcase(str(done.table.name), pattern) for pattern in completed)
+    if asked and action not in (Action.NO_DATA, Action.SKIP):
+        found.append(("REFRESH_COMPLETED", str(done.result())))
+    return tuple(found)
 
 
 def _row(run: Run, done: Done) -> StreamTable:
@@ -215,12 +245,12 @@ def _dependencies(run: Run, done: Done) -> tuple[Dependency, ...]:
 def completed(
     result: RefreshResult,
     initiated_by: str,
-    started_at: datetime,
+    instant: datetime,
     refresh_id: str | None = None,
     snapshot_id: int | None = None,
     bytes_read: int | None = None,
 ) -> HistoryEntry:
-    """The history of a refresh that is over."""
+    """The history of a refresh that is over; `instant` is that of its cut."""
     return HistoryEntry(
         refresh_id=refresh_id or uuid.uuid4().hex,
         name=result.name,
@@ -228,7 +258,7 @@ def completed(
         action=result.action,
         reason=result.reason,
         initiated_by=initiated_by,
-        started_at=started_at,
+        started_at=instant,
         ended_at=datetime.now(UTC),
         seconds=result.seconds,
         rows_inserted=result.rows_inserted,
@@ -240,6 +270,7 @@ def completed(
         error=None,
         snapshot_id=snapshot_id,
         bytes_read=bytes_read,
+        data_timestamp=None if result.action is Action.SKIP else instant,
     )
 
 

@@ -57,7 +57,8 @@ class Scheduler:
     _wake: threading.Event = field(default_factory=threading.Event)
     _stopping: bool = False
     _thread: threading.Thread | None = None
-    _pool: ThreadPoolExecutor | None = None
+    _pools: list[ThreadPoolExecutor] = field(default_factory=list)  # the last one takes what is new
+    _workers: int = 0
     _warned: set[str] = field(default_factory=set)
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -70,24 +71,30 @@ class Scheduler:
     def leads(self) -> bool:
         return self._lease is not None
 
+    @property
+    def lease(self) -> Lease | None:
+        """That of the scheduler that leads, if it is this one."""
+        return self._lease
+
     def start(self) -> None:
         if self._thread is not None:
             return
         self._stopping = False
-        workers = self.refresher.settings.max_concurrent_refreshes
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="trickle-refresh")
+        self._new_pool()
         self._thread = threading.Thread(target=self._run, name="trickle-scheduler", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Refreshes that run are finished, those that wait are not begun. Then the lease is given back."""
-        if self._thread is None or self._pool is None:
+        if self._thread is None:
             return
         self._stopping = True
         self._wake.set()
         self._thread.join()
-        self._pool.shutdown()
-        self._thread = self._pool = None
+        for pool in self._pools:
+            pool.shutdown()
+        self._pools.clear()
+        self._thread = None
         self._give_up_lead()
 
     def _run(self) -> None:
@@ -156,6 +163,8 @@ class Scheduler:
             self._memory.skipped[name] = now
             self._tell(record_skip(r, known[name], reason, _BY))
         if plan.due:
+            if self._pools and self._workers != r.settings.max_concurrent_refreshes:
+                self._new_pool()
             self._begin(plan.due)
         if plan.wake_at is None:
             return _POLL_SECONDS
@@ -172,6 +181,13 @@ class Scheduler:
             at = max((f for f in (failed.get(t.id), own) if f), default=None)
             members.append(member(t, known, self.refresher.settings, failed_at=at, errors=int(own is not None)))
         return members
+
+    def _new_pool(self) -> None:
+        """As many threads as the settings of now allow. What older ones have begun they finish."""
+        for pool in self._pools:
+            pool.shutdown(wait=False)
+        self._workers = self.refresher.settings.max_concurrent_refreshes
+        self._pools.append(ThreadPoolExecutor(self._workers, thread_name_prefix="trickle-refresh"))
 
     def _begin(self, due: Sequence[TableName]) -> None:
         tick = Tick.begin(self.refresher, due, _BY)
@@ -191,8 +207,8 @@ class Scheduler:
     def _submit(self, run: _Run, name: TableName) -> bool:
         """False: it is not begun, since the scheduler stops."""
         try:
-            if not self._stopping and self._pool is not None:
-                self._pool.submit(self._refresh, run, name)
+            if not self._stopping and self._pools:
+                self._pools[-1].submit(self._refresh, run, name)
                 return True
         except RuntimeError:  # stopped just now
             pass
@@ -263,16 +279,12 @@ class Scheduler:
                 return
             if not table.consecutive_errors:
                 self._failed_at[table.id] = datetime.now(UTC)
+            if table.status is Status.ERROR:
+                _log.error("%s is not refreshed any more: %s", name, error.message)
             with store.write() as tx:
                 if tx.suspend_failing(table.id, limit):
                     times = f"{table.consecutive_errors} failures in a row"
-                    message = f"{name} is suspended after {times}: {error.message}"
-                    tx.add_alert("SUSPENDED", message, name=str(name), severity="error")
-                    _log.error(message)
-                elif table.status is Status.ERROR:
-                    message = f"{name} is not refreshed any more: {error.message}"
-                    tx.add_alert("REFRESH_FAILED", message, name=str(name), severity="error")
-                    _log.error(message)
+                    tx.alerts.raise_("SUSPENDED", f"{name} is suspended after {times}: {error.message}", str(name))
         except TrickleError as second:
             _log.warning("the failure of %s could not be recorded: %s", name, second)
 

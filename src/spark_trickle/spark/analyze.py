@@ -12,6 +12,7 @@ from spark_trickle.model import Column, LakeFunction
 from spark_trickle.spark.compile import Leaves, PlainLeaves, compile_sql
 from spark_trickle.spark.names import quote
 from spark_trickle.sql.algebra import Aggregate, Distinct, Item, Operator, Project, Recursion, TopK, UnionAll, Window
+from spark_trickle.sql.clock import TIME_OF_DAY
 from spark_trickle.sql.functions import FunctionKind
 from spark_trickle.sql.scalar import Scalar, cast, column
 from spark_trickle.sql.trees import open_levels
@@ -27,6 +28,12 @@ _GROUPS = {
 }
 
 
+# A cast of a time of day in the text of an analyzed plan, or a function in a subquery that Spark makes one of later.
+_DATE_IS_ADDED = re.compile(
+    rf"cast\({TIME_OF_DAY.pattern} as timestamp\)"
+    rf"|(?:between|nvl2?|ifnull|nullif|equal_null|to_timestamp\w*)\((?:[^\n]*, )?{TIME_OF_DAY.pattern}[,)]",
+    re.IGNORECASE,
+)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Functions that Spark lists under another heading than what they are.
@@ -74,6 +81,16 @@ class Analyzer:
         except Exception as error:
             raise spark_error(error) from error
         return tuple(Column(f.name, type_text(f.dataType)) for f in schema.fields)
+
+    def date_is_added(self, sql: str) -> bool:
+        """Whether a query makes a timestamp of a string that is only a time of day: Spark adds today's date."""
+        rules: Any = self.session._jvm.org.apache.spark.sql.catalyst.optimizer
+        try:
+            plan: Any = self.session.sql(sql)._jdf.queryExecution().analyzed()
+            text = rules.ReplaceExpressions.apply(plan).treeString(True, False, 2**31 - 1, False, False)
+        except Exception as error:
+            raise spark_error(error) from error
+        return _DATE_IS_ADDED.search(text) is not None
 
     def kind(self, name: str) -> FunctionKind:
         known = self._kinds.get(name)

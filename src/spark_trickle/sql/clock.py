@@ -6,6 +6,7 @@ plans that are to be compared.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -16,6 +17,11 @@ from spark_trickle.sql.parse import Word, WordKind, words
 SOME_MOMENT = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
 # Strings that Spark reads as moments where it casts them.
 MOMENTS = {"now": 0, "today": 0, "tomorrow": 1, "yesterday": -1}
+# Strings to which Spark adds today's date where it casts them to TIMESTAMP: '12:30', 'T12', '1:2:3.5+01:00'.
+TIME_OF_DAY = re.compile(
+    r"\s*(?:T\d{1,2}(?::\d{1,2})?|\d{1,2}:\d{1,2})(?::\d{1,2}(?:\.\d*)?(?: ?[A-Za-z+-][\w+:/-]*)?)?\s*",
+    re.IGNORECASE,
+)
 _NEEDS_PARENTHESES = frozenset(["NOW", "CURDATE", "UNIX_TIMESTAMP"])
 _TIMES = frozenset(["DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"])
 
@@ -23,8 +29,8 @@ _TIMES = frozenset(["DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"])
 def pin_time(text: str, moment: datetime = SOME_MOMENT, columns: Collection[str] = ()) -> str:
     """`moment` is in the session's time zone. `columns`: names of the inputs, which go before bare CURRENT_DATE.
 
-    The strings 'now', 'today' and their like are replaced in typed literals and in a CAST or date() around them. Where
-    a cast is only implied the text does not tell a moment from a word, and it stays.
+    The strings 'now', 'today' and their like, and times of day, are replaced in typed literals and in a CAST or date()
+    around them. Where a cast is only implied the text does not tell a moment from a word, and it stays.
     """
     tokens = words(text)
     taken = {c.upper() for c in columns} | {b.upper for a, b in pairwise(tokens) if a.upper == "AS"}
@@ -65,8 +71,9 @@ def _call(tokens: Sequence[Word], at: int, moment: datetime, taken: Collection[s
 
 
 def _moment(tokens: Sequence[Word], at: int, moment: datetime) -> tuple[str, int] | None:
-    word = string_value(tokens[at].text).strip().lower()
-    if word not in MOMENTS:
+    written = string_value(tokens[at].text).strip()
+    word = written.lower()
+    if word not in MOMENTS and not TIME_OF_DAY.fullmatch(word):
         return None
     before = [""] * 2 + [t.upper for t in tokens[:at]]
     after = [t.upper for t in tokens[at + 1 : at + 3]]
@@ -78,6 +85,10 @@ def _moment(tokens: Sequence[Word], at: int, moment: datetime) -> tuple[str, int
         kind = before[-2]
     else:
         return None
+    if word not in MOMENTS:
+        if kind in ("DATE", "TIMESTAMP_NTZ"):  # Spark adds no date
+            return None
+        return f"'{moment.date()}{'' if word.startswith('t') else ' '}{written}'", at
     if kind == "DATE" or word != "now":
         return f"'{moment.date() + timedelta(days=MOMENTS[word])}'", at
     return f"'{_stamp(moment.replace(tzinfo=None) if kind == 'TIMESTAMP_NTZ' else moment)}'", at

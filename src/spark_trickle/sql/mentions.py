@@ -13,7 +13,7 @@ from itertools import pairwise
 from sqlglot import exp
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.sql.clock import MOMENTS
+from spark_trickle.sql.clock import MOMENTS, TIME_OF_DAY
 from spark_trickle.sql.dialect import string_value
 from spark_trickle.sql.functions import TIME_DEPENDENT, VOLATILE
 from spark_trickle.sql.parse import Word, WordKind, at_offset, parse_query, place, words
@@ -133,7 +133,19 @@ def follows_the_clock(text: str) -> str | None:
             return f"{word}()"
         if word == "unix_timestamp" and called:
             return "unix_timestamp()"
-        if token.kind is WordKind.STRING and string_value(token.text).strip().lower() in MOMENTS:
+        if token.kind is WordKind.STRING:
+            typed = at > 0 and tokens[at - 1].upper in ("TIMESTAMP", "TIMESTAMP_LTZ")
+            written = string_value(token.text)
+            if written.strip().lower() in MOMENTS or (typed and TIME_OF_DAY.fullmatch(written)):
+                return f"the literal {token.text}"
+    return None
+
+
+def time_of_day(text: str) -> str | None:
+    """A literal that moves with the date if it is cast to a timestamp; whether it is, only types tell."""
+    tokens = words(text)
+    for before, token in pairwise([tokens[0], *tokens] if tokens else []):
+        if token.kind is WordKind.STRING and before.upper != "TIME" and TIME_OF_DAY.fullmatch(string_value(token.text)):
             return f"the literal {token.text}"
     return None
 

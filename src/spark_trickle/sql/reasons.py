@@ -35,7 +35,7 @@ REASONS: dict[str, Entry] = {
     ),
     "TIME_DEPENDENT": Entry(
         _NEVER,
-        "The result moves with the clock although no source changes.",
+        "The result moves with the clock although no source changes. Also: a time of day cast to TIMESTAMP.",
         "Store the wide result and filter by time where it is read, or compare with a column of a calendar table.",
     ),
     "SESSION_DEPENDENT": Entry(

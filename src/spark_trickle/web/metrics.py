@@ -127,9 +127,9 @@ def families(seen: Seen) -> Iterator[Metric]:
     yield from _of_stream_tables(seen)
     yield from _of_refreshes(seen)
     yield from _of_the_scheduler(seen)
-    alerts = GaugeMetricFamily("trickle_alerts", "Alerts that nobody has acknowledged.", labels=["code", "severity"])
-    for (code, severity), count in seen.alerts.items():
-        alerts.add_metric([code, severity], count)
+    alerts = GaugeMetricFamily("trickle_alerts", "Open alerts.", labels=["kind", "severity"])
+    for (kind, severity), count in seen.alerts.items():
+        alerts.add_metric([kind, severity], count)
     yield alerts
 
 

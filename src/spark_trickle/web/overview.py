@@ -12,10 +12,9 @@ from enum import StrEnum
 
 from spark_trickle.catalog.rows import Recent
 from spark_trickle.model import Action, Status, StreamTable
+from spark_trickle.monitor.health import STALE, Finding, Severity
 from spark_trickle.results import StreamTableStatus
 from spark_trickle.web.wording import age, count, took
-
-LATE = 2  # times its target that a lag must be to count as late, as for the alert
 
 
 class State(StrEnum):
@@ -31,6 +30,7 @@ class State(StrEnum):
 
 
 ORDER = tuple(State)
+_FOUND = ("SOURCE", "SNAPSHOT_EXPIRED", "UNPROTECTED", "ABANDONED", "GARBAGE", "HISTORY")  # the rest is told here
 _AWAY = (State.FAILING, State.SUSPENDED)  # what reads these waits
 
 
@@ -91,6 +91,7 @@ class Row:
         return None if self.table.last_error is None else Failure.parse(self.table.last_error)
 
 
+_LEVELS = ("bad", "warn", "info")
 _COMPUTED = (Action.DIFFERENTIAL, Action.FULL, Action.REINITIALIZE)
 
 
@@ -117,9 +118,10 @@ class Seen:
     statuses: tuple[StreamTableStatus, ...]
     recent: Mapping[int, tuple[Recent, ...]]
     failed_at: Mapping[int, datetime]
-    alerts: Mapping[tuple[str, str], int]  # those that nobody acknowledged, by code and severity
+    alerts: Mapping[tuple[str, str], int]  # those that are open, by kind and severity
     enabled: bool
     lease_expires_at: datetime | None  # of the scheduler that leads
+    findings: tuple[Finding, ...] = ()  # of `health`
 
     @property
     def led(self) -> bool:
@@ -133,7 +135,7 @@ class Overview:
     troubles: tuple[Trouble, ...]  # the worst first
     enabled: bool
     led: bool
-    alerts: int  # that ask for somebody, and that nobody acknowledged
+    alerts: int  # that are open and ask for somebody
     version: str  # another one: the page shows something else now, besides times that went on
 
     def find(self, name: str) -> Row | None:
@@ -165,7 +167,7 @@ def overview(seen: Seen) -> Overview:
         for table in seen.tables
         if (status := statuses.get(str(table.name))) is not None  # else created between two looks
     )
-    troubles = tuple(_troubles(seen, rows))
+    troubles = tuple(sorted(_troubles(seen, rows), key=lambda t: _LEVELS.index(t.level)))
     alerts = sum(n for (_, severity), n in seen.alerts.items() if severity != "info")
     return Overview(seen.now, rows, troubles, seen.enabled, seen.led, alerts, _version(seen, rows, troubles))
 
@@ -179,7 +181,7 @@ def _state(table: StreamTable, status: StreamTableStatus) -> State:
         return State.WAITING
     if table.status is Status.INITIALIZING or status.lag_seconds is None:
         return State.EMPTY
-    if status.target_seconds is not None and status.lag_seconds > LATE * status.target_seconds:
+    if status.target_seconds is not None and status.lag_seconds > STALE * status.target_seconds:
         return State.LATE
     return State.BEHIND if status.lag_seconds else State.FRESH
 
@@ -224,6 +226,10 @@ def _troubles(seen: Seen, rows: tuple[Row, ...]) -> Iterable[Trouble]:
         above = {states.get(i) for i in row.reads}
         if row.state is State.LATE and not above.intersection((State.LATE, State.FAILING, State.SUSPENDED)):
             yield _late(row, seen.now, affected[row.name])
+    levels = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.INFO: "info"}
+    for finding in seen.findings:
+        if finding.code in _FOUND:
+            yield Trouble(levels[finding.severity], finding.message, advice=finding.remedy)
     yield from (_suspended(r, affected[r.name]) for r in rows if r.state is State.SUSPENDED)
 
 

@@ -10,7 +10,7 @@ import hashlib
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
@@ -22,9 +22,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import ClientDisconnect
 
 from spark_trickle import __version__
-from spark_trickle.catalog.frontier import location_of
+from spark_trickle.catalog.alerts import KINDS
+from spark_trickle.catalog.history import HistoryFilter
 from spark_trickle.errors import Kind, TrickleError
-from spark_trickle.model import InputKind, Pointer, StreamTable, TableName
+from spark_trickle.model import StreamTable, TableName
+from spark_trickle.monitor.health import Finding
 from spark_trickle.monitor.statistics import statistics
 from spark_trickle.scheduler.decide import ENABLED, LEASE
 from spark_trickle.spark.names import quote_table
@@ -55,8 +57,9 @@ _BARS = 30  # refreshes in the small picture of their times
 _ON_A_PAGE = 100  # stream tables
 _HISTORY = 50
 _LONGEST_HISTORY = 1000
-_FIGURES = 500  # refreshes that the figures of a stream table are made of
-_SHOWN_AGAIN = 0.3  # seconds for which an overview is not read anew
+_FIGURES = timedelta(hours=24)  # that the figures of a stream table are about
+_SHOWN_AGAIN = 0.3  # seconds for which an overview is not read again
+_FOUND_AGAIN = 30.0  # and the findings of `health`, which also looks at the sources
 
 
 def router(tr: Trickle, run: Run, stopping: Callable[[], bool] = lambda: False) -> APIRouter:
@@ -250,12 +253,16 @@ class _Looks:
         self._tr = tr
         self._lock = threading.Lock()
         self._found: Overview | None = None
-        self._at = 0.0
+        self._findings: tuple[Finding, ...] = ()
+        self._at = self._findings_at = float("-inf")
 
     def now(self) -> Overview:
         with self._lock:
+            if time.monotonic() - self._findings_at > _FOUND_AGAIN:
+                self._findings = self._tr.health().findings
+                self._findings_at = time.monotonic()
             if self._found is None or time.monotonic() - self._at > _SHOWN_AGAIN:
-                self._found = overview(_seen(self._tr))
+                self._found = overview(_seen(self._tr, self._findings))
                 self._at = time.monotonic()
             return self._found
 
@@ -264,7 +271,7 @@ class _Looks:
         self._at = float("-inf")
 
 
-def _seen(tr: Trickle) -> Seen:
+def _seen(tr: Trickle, findings: tuple[Finding, ...]) -> Seen:
     store = tr.store
     tables = store.stream_tables()
     return Seen(
@@ -276,6 +283,7 @@ def _seen(tr: Trickle) -> Seen:
         alerts=store.alert_counts(),
         enabled=store.setting(ENABLED) != "false",
         lease_expires_at=store.lease_expires_at(LEASE),
+        findings=findings,
     )
 
 
@@ -311,85 +319,56 @@ def _stream_table(tr: Trickle, looks: _Looks, name: TableName, query: Mapping[st
         row = looks.now().find(str(name))
         assert row is not None, name
     limit = _number(query.get("history"), _HISTORY, _LONGEST_HISTORY)
-    history = tr.store.history(str(name), max(limit, _FIGURES))
-    figures = next(iter(statistics(history)), None)
+    history = tr.store.history(str(name), limit + 1)
+    figures = statistics(tr.store, HistoryFilter(str(name), since=datetime.now(UTC) - _FIGURES))
+    inputs, unreadable = _inputs(tr, row.table)
     return {
         "title": str(name),
         "row": row,
         "table": row.table,
         "about": tr.describe(quote_table(name)),
-        "inputs": _inputs(row.table, tr.refresher.attempts.sources.pointers()),
+        "inputs": inputs,
+        "unreadable": unreadable,
         "readers": [r.name for r in looks.now().rows if row.name in r.reads],
         "history": history[:limit],
-        "more": len(history) > limit or limit < _LONGEST_HISTORY <= len(history),
+        "more": len(history) > limit and limit < _LONGEST_HISTORY,
         "limit": limit,
-        "figures": figures,
+        "figures": next(iter(figures), None),
         "picture": picture(looks.now(), here=row.name),
     }
 
 
-def _inputs(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> list[dict[str, Any]]:
-    """What it reads, and whether that has changed since."""
-    return [
-        {
-            "name": str(d.input),
-            "kind": d.kind,
-            "columns": sorted(
-                {
-                    c.name
-                    for t in (table, *table.states)
-                    for e in t.dependencies
-                    if e.input == d.input
-                    for c in e.columns
-                }
-            ),
-            "change": _change(d.pointer, pointers, d.input),
-        }
+def _inputs(tr: Trickle, table: StreamTable) -> tuple[list[dict[str, Any]], TrickleError | None]:
+    """What it reads, and what waits there."""
+    try:
+        waiting, error = {p.input: p for p in tr.pending(quote_table(table.name))}, None
+    except TrickleError as unreadable:
+        waiting, error = {}, unreadable
+    used: dict[TableName, set[str]] = {}
+    for part in (table, *table.states):
+        for d in part.dependencies:
+            used.setdefault(d.input, set()).update(c.name for c in d.columns)
+    inputs = [
+        {"name": str(d.input), "kind": d.kind, "columns": sorted(used[d.input]), "pending": waiting.get(str(d.input))}
         for d in table.reads
     ]
-
-
-def _change(read: str | None, pointers: Mapping[TableName, Pointer], name: TableName) -> str:
-    if read is None:
-        return "not read yet"
-    try:
-        now = location_of(pointers, name)
-    except TrickleError as error:
-        return f"cannot be looked at: {error.message}"
-    if now is None:
-        return "is gone"
-    return "read" if now == read else "changed since"
+    return inputs, error
 
 
 def _sources(tr: Trickle) -> dict[str, Any]:
-    outside = {s.name: s for s in tr.store.sources()}
-    pointers = tr.refresher.attempts.sources.pointers()
-    readers: dict[TableName, list[tuple[str, str]]] = {}
-    views: set[TableName] = set()
-    for table in tr.store.stream_tables():
-        for d in table.reads:
-            if d.kind is InputKind.STREAM_TABLE:
-                continue
-            if d.kind is InputKind.VIEW:
-                views.add(d.input)
-            readers.setdefault(d.input, []).append((str(table.name), _change(d.pointer, pointers, d.input)))
-    names = sorted({*readers, *map(TableName.of, outside)})
-    found = [
-        {
-            "name": str(n),
-            "kind": outside[str(n)].format if str(n) in outside else "view" if n in views else "iceberg",
-            "location": outside[str(n)].location if str(n) in outside else "",
-            "readers": readers.get(n, []),
-        }
-        for n in names
-    ]
-    return {"title": "Sources", "sources": found}
+    locations = {s.name: s.location for s in tr.store.sources()}
+    return {"title": "Sources", "sources": tr.source_states(), "locations": locations}
 
 
 def _alerts(tr: Trickle, found: Overview, limit: int) -> dict[str, Any]:
     alerts = tr.store.alerts(limit)
-    known = {r.name for r in found.rows}
-    return {"title": "Alerts", "alerts": alerts, "known": known, "limit": limit}
+    return {
+        "title": "Alerts",
+        "alerts": sorted(alerts, key=lambda a: a.state != "open"),  # those that are over come last
+        "known": {r.name for r in found.rows},
+        "limit": limit,
+        "remedies": {name: kind.remedy.replace("`", "") for name, kind in KINDS.items()},
+    }
 
 
 # -- templates and files -----------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from starlette.requests import ClientDisconnect
 from spark_trickle.catalog.reader import CatalogReader
 from spark_trickle.config import Settings
 from spark_trickle.errors import Kind, TrickleError
+from spark_trickle.lake.metadata_files import MetadataFiles, Read
 from spark_trickle.model import HIDDEN_NAMESPACE, LAKE, Pointer, TableName
-from spark_trickle.web.metadata_files import MetadataFiles, Read
 
 _log = logging.getLogger(__name__)
 

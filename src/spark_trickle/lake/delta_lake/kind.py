@@ -10,6 +10,7 @@ from spark_trickle.lake.delta_lake.log import PREFIX, Logs, Version, table_sql
 from spark_trickle.lake.feed import Feed
 from spark_trickle.lake.jvm import TableFacts
 from spark_trickle.lake.kinds import Problem
+from spark_trickle.lake.table_history import TableHistory
 from spark_trickle.lake.views import write_source_view
 from spark_trickle.model import Dependency, Pointer, TableName
 from spark_trickle.spark.names import quote
@@ -40,8 +41,8 @@ class DeltaLake:
     def prepare(self, session: SparkSession) -> None:
         use_delta(session)
 
-    def look(self, place: str) -> str | None:
-        version = self.logs.look(place)
+    def current(self, place: str) -> str | None:
+        version = self.logs.current(place)
         return None if version is None else str(version)
 
     def facts(self, location: str) -> TableFacts:
@@ -51,9 +52,16 @@ class DeltaLake:
         cut = Version.of(location)
         return self.logs.rows(session, cut.at(snapshot_id), cut)
 
+    def history(self, location: str) -> TableHistory:
+        version = Version.of(location)
+        return TableHistory(format="delta", uuid=version.table_id, head=version.number, numbered=True)
+
     def expired(self, location: str, snapshot_id: int) -> str | None:
         new = Version.of(location)
         return self.logs.unreadable(new.at(snapshot_id), new)
+
+    def expires(self, *_: object) -> None:
+        return None  # files go when somebody runs VACUUM, which asks only how old they are
 
     def lost(self, location: str, then: Dependency) -> Problem | None:
         assert then.pointer is not None

@@ -86,7 +86,7 @@ class Logs:
 
     # -- versions --------------------------------------------------------------------------------------------------
 
-    def look(self, location: str) -> Version | None:
+    def current(self, location: str) -> Version | None:
         """The current version; None where there is no Delta table."""
         self._prepare(location)
         with active(self.session):

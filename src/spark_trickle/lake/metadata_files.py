@@ -19,6 +19,10 @@ _LONGEST_KEPT = 512 * 1024  # characters: 64 MB for all of them
 _LOCAL = re.compile(r"file:(?://)?|(?=/)")
 
 
+class NotLocal(TrickleError):
+    """Only a Spark session can read the file."""
+
+
 class MetadataFiles:
     """Shared by threads. `read` is asked for what is not a local file; without it such a file is refused."""
 
@@ -35,18 +39,22 @@ class MetadataFiles:
         kept = self._texts.find(key)
         if kept is not None:
             return kept
-        metadata = parsed(location, self._bytes(location))
+        metadata = self.metadata(location)
         text = json.dumps(referenced(metadata) if only_referenced else metadata, ensure_ascii=False)
         if len(text) <= _LONGEST_KEPT:
             self._texts.put(key, text)
         return text
+
+    def metadata(self, location: str) -> dict[str, Any]:
+        """Read anew at every call."""
+        return parsed(location, self._bytes(location))
 
     def _bytes(self, location: str) -> bytes:
         local = _LOCAL.match(location)
         if local is not None:
             return Path(location[local.end() :]).read_bytes()
         if self._read is None:
-            raise TrickleError("INTERNAL", f"nothing was given that can read {location}, which is not a local file")
+            raise NotLocal("INTERNAL", f"nothing was given that can read {location}, which is not a local file")
         return self._read(location)
 
 
