@@ -55,7 +55,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageLake]:
 
 @contextmanager
 def serving(lake: PageLake) -> Iterator[str]:
-    app = app_of(served_page.router(lake, run_in_threadpool, lambda: app.state.server.should_exit))  # type: ignore[arg-type]
+    app = app_of(served_page.router(lake, run_in_threadpool))  # type: ignore[arg-type]
     with served(app) as address:
         yield address
 

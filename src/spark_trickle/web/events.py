@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Final
 
 from fastapi.concurrency import run_in_threadpool
 
@@ -18,23 +17,21 @@ from spark_trickle.errors import TrickleError
 
 _log = logging.getLogger(__name__)
 
-_STOP: Final = ""
 UNREADABLE = "unreadable"  # the version of a lake whose catalog does not answer
 
 
 class Events:
-    """`look` gives the version, in a thread. `stopping` says that the server waits for its connections to end."""
+    """`look` gives the version, in a thread."""
 
     def __init__(
         self,
         look: Callable[[], str],
-        stopping: Callable[[], bool] = lambda: False,
         *,
         most: int = 64,
         every: float = 1.0,
         heartbeat: float = 15.0,
     ) -> None:
-        self._look, self._stopping = look, stopping
+        self._look = look
         self._most, self._every, self._heartbeat = most, every, heartbeat
         self._clients: set[asyncio.Queue[str]] = set()
         self._version: str | None = None
@@ -49,7 +46,7 @@ class Events:
         return len(self._clients)
 
     async def stream(self) -> AsyncIterator[str]:
-        """The lines that one browser gets, until it goes or the server stops."""
+        """The lines that one browser gets, until it is disconnected."""
         waiting: asyncio.Queue[str] = asyncio.Queue(1)
         self._clients.add(waiting)
         if self._task is None:
@@ -66,8 +63,6 @@ class Events:
                 except TimeoutError:
                     yield ": still here\n\n"
                     continue
-                if version == _STOP:
-                    return
                 yield f"event: version\ndata: {version}\n\n"
         finally:
             self._clients.discard(waiting)
@@ -82,18 +77,14 @@ class Events:
             waiting.put_nowait(version)
 
     async def _watch(self) -> None:
-        next_look = 0.0
-        while not self._stopping():
-            now = time.monotonic()
-            if now >= next_look:
-                version = await self._see()
-                # A lake that takes long to look at is looked at less often.
-                next_look = now + max(self._every, 10 * (time.monotonic() - now))
-                if version != self._version:
-                    self._version = version
-                    self._tell(version)
-            await asyncio.sleep(min(0.2, self._every))
-        self._tell(_STOP)
+        while True:
+            began = time.monotonic()
+            version = await self._see()
+            took = time.monotonic() - began
+            if version != self._version:
+                self._version = version
+                self._tell(version)
+            await asyncio.sleep(max(self._every, 10 * took))  # one that takes long to look at is looked at less often
 
     async def _see(self) -> str:
         try:

@@ -62,16 +62,15 @@ _SHOWN_AGAIN = 0.3  # seconds for which an overview is not read again
 _FOUND_AGAIN = 30.0  # and the findings of `health`, which also looks at the sources
 
 
-def router(tr: Trickle, run: Run, stopping: Callable[[], bool] = lambda: False) -> APIRouter:
-    """The page of a lake.
+def router(tr: Trickle, run: Run) -> APIRouter:
+    """The page of a lake. `run` awaits what needs Spark, as `await run(function, *args)`.
 
-    `run` awaits what needs Spark, as `await run(function, *args)`. `stopping` says that the server waits for its
-    connections to end (`lambda: server.should_exit`): streams of events end then.
+    Streams of events end when their clients are disconnected: a server that stops must do that.
     """
     routes = APIRouter(include_in_schema=False)
     looks = _Looks(tr)
     requests = Requests()
-    events = Events(lambda: f"{looks.now().version}.{requests.version}", stopping)
+    events = Events(lambda: f"{looks.now().version}.{requests.version}")
     static = _static()
     pages = _Pages(static, where=_where(tr), default_schedule=tr.settings.default_schedule)
 
