@@ -17,10 +17,12 @@ demo: setup ## Run the demo: a small shop, five stream tables, four rounds of ch
 
 test: setup jars ## Run the test suite in two processes (about 20 minutes on 2 cores)
 	@scripts/need-postgres.sh
+	@scripts/need-chromium.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-all: setup jars ## The same with its slow crosses: every event on two kinds of table, TPC-H round by round
 	@scripts/need-postgres.sh
+	@scripts/need-chromium.sh
 	TRICKLE_TEST_ALL=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(STAMP) ## Check style (ruff), types (mypy strict) and layers (import-linter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
 from spark_trickle.catalog import tables
 from spark_trickle.catalog.store import CatalogStore
@@ -573,3 +573,28 @@ def test_sources(store: CatalogStore) -> None:
         moved = Source(clicks.name, "delta", "/elsewhere", "file:/w/v2.json")
         tx.add_source(moved)
     assert store.sources() == (moved,)
+
+
+def test_recent_refreshes_of_each_stream_table(store: CatalogStore) -> None:
+    """The last ones of each, the oldest first; other stream tables and those without a history do no harm."""
+    with store.write() as tx:
+        ids = [add_revenue(tx, name=TableName("s", n)) for n in "abc"]
+        row = dict.fromkeys(("rows_inserted", "rows_updated", "rows_deleted"), 0)
+        row |= {"rows_changed": "{}", "stages": "{}", "initiated_by": "manual", "started_at": datetime.now(UTC)}
+        for n in range(5):
+            for id_ in ids[:2]:
+                state = "RUNNING" if (n, id_) == (4, ids[0]) else "COMPLETED"
+                more = {"refresh_id": f"{n}.{id_}", "stream_table_id": id_, "name": "s.x", "state": state}
+                done = {"action": "FULL", "seconds": float(n)} if state == "COMPLETED" else {}
+                tx.connection.execute(insert(tables.refresh_history).values(**row, **more, **done))
+    found = store.recent(ids, 3)
+    assert [r.seconds for r in found[ids[0]]] == [2.0, 3.0, None]
+    assert found[ids[0]][-1].state == "RUNNING"
+    assert [(r.action, r.seconds) for r in found[ids[1]]] == [
+        (Action.FULL, 2.0),
+        (Action.FULL, 3.0),
+        (Action.FULL, 4.0),
+    ]
+    assert found[ids[2]] == ()
+    assert store.recent(ids[:1], 100)[ids[0]][0].seconds == 0.0
+    assert store.recent([], 3) == {}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -32,10 +34,34 @@ def app_of(routes: APIRouter, prefix: str = "", *, token: str | None = None) -> 
     return app
 
 
+class _Ending:
+    """Disconnects clients when the server stops, as the app of `trickle up` does: else answers without end hold it up."""
+
+    def __init__(self, app: Any, server: list[uvicorn.Server]) -> None:
+        self._app, self._server = app, server
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def received() -> Any:
+            message = asyncio.ensure_future(receive())
+            try:
+                while not message.done() and not self._server[0].should_exit:
+                    await asyncio.wait({message}, timeout=0.1)
+                return message.result() if message.done() else {"type": "http.disconnect"}
+            finally:
+                message.cancel()
+
+        await self._app(scope, received, send)
+
+
 @contextmanager
 def served(app: FastAPI) -> Iterator[str]:
     """The address of the running server."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
+    running: list[uvicorn.Server] = []
+    server = uvicorn.Server(
+        uvicorn.Config(_Ending(app, running), host="127.0.0.1", port=0, log_config=None, lifespan="off")
+    )
+    running.append(server)
+    app.state.server = server
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, and_, case, func, select
 from sqlalchemy.engine import RowMapping
 
 from spark_trickle.catalog import rows, tables
+from spark_trickle.catalog.rows import Recent
 from spark_trickle.model import HIDDEN_NAMESPACE, Action
 from spark_trickle.results import HistoryEntry
+from spark_trickle.thresholds import LISTED_NAMES
 
 HIDDEN = HIDDEN_NAMESPACE.replace("_", "!_") + "."
 WROTE = tuple(a.value for a in (Action.FULL, Action.DIFFERENTIAL, Action.REINITIALIZE))
@@ -71,6 +73,21 @@ class HistoryReader:
         h = tables.refresh_history
         statement = select(h).where(*_chosen(chosen or HistoryFilter(name=name))).order_by(h.c.id.desc())
         return tuple(rows.history_entry(row) for row in self._rows(statement.limit(limit)))
+
+    def recent(self, stream_table_ids: Collection[int], each: int) -> dict[int, tuple[Recent, ...]]:
+        """The last refreshes of each of these stream tables, the oldest first."""
+        h, s, older = tables.refresh_history, tables.stream_tables, tables.refresh_history.alias("older")
+        first = select(older.c.id).where(older.c.stream_table_id == s.c.id).order_by(older.c.id.desc())
+        from_ = func.coalesce(first.limit(1).offset(each - 1).scalar_subquery(), 0)
+        columns = (h.c.stream_table_id, h.c.id, h.c.state, h.c.action, h.c.started_at, h.c.ended_at, h.c.seconds)
+        joined = select(*columns).select_from(s.join(h, and_(h.c.stream_table_id == s.c.id, h.c.id >= from_)))
+        ids = sorted(set(stream_table_ids))
+        found: dict[int, list[Recent]] = {id_: [] for id_ in ids}
+        for start in range(0, len(ids), LISTED_NAMES):
+            statement = joined.where(s.c.id.in_(ids[start : start + LISTED_NAMES])).order_by(h.c.id)
+            for row in self._rows(statement):
+                found[row["stream_table_id"]].append(rows.recent(row))
+        return {id_: tuple(entries) for id_, entries in found.items()}
 
     def refresh_groups(self, chosen: HistoryFilter) -> tuple[RefreshGroup, ...]:
         """What is over, in groups of the same outcome."""

@@ -105,6 +105,18 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Recent:
+    """A refresh in short."""
+
+    id: int
+    state: str  # RUNNING, COMPLETED, FAILED
+    action: Action | None
+    started_at: datetime
+    ended_at: datetime | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RefreshSum:
     """Refreshes of one stream table that are over and alike."""
 
@@ -288,6 +300,7 @@ _only_files = Reader("trickle_change_log", object, files=_FILES)
 _only_functions = Reader("trickle_stream_tables", object, functions_used=_FUNCTIONS)
 
 cost = Reader("trickle_refresh_history", Cost)
+recent = Reader("trickle_refresh_history", Recent)
 history_entry = Reader("trickle_refresh_history", HistoryEntry, state=Literal["RUNNING", "COMPLETED", "FAILED"])
 named_cut = Reader("trickle_cuts", NamedCut, key="name")
 function = Reader("trickle_functions", LakeFunction, key="name", without=("fingerprint",))

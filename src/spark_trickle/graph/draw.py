@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 
+from spark_trickle.graph.layout import Layout, layout
 from spark_trickle.model import InputKind, Status, StreamTable, TableName
 
 _COLORS = {
@@ -15,7 +16,6 @@ _COLORS = {
     Status.ERROR: "#b3261e",
     None: "#5f6368",
 }
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 200, 44, 70, 18, 16  # of boxes, in pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,9 @@ class Edge:
     input: str
     reader: str
     columns: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.reader} reads {', '.join(self.columns) or self.input}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,58 +102,80 @@ class Dag:
         return "\n".join((*lines, "}"))
 
     def svg(self) -> str:
-        """A picture with one column per level, sources at the left."""
-        places = self._places()
-        columns = 1 + max((x for x, _ in places.values()), default=0)
-        rows = 1 + max((y for _, y in places.values()), default=0)
-        width = 2 * _MARGIN + columns * _WIDTH + (columns - 1) * _GAP_X
-        height = 2 * _MARGIN + rows * (_HEIGHT + _GAP_Y) - _GAP_Y
+        """A picture with one column per level, inputs left of what reads them."""
+        found = layout((n.name for n in self.nodes), ((e.input, e.reader) for e in self.edges))
+        boxes = Boxes(found)
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}" role="img" font-family="sans-serif" font-size="13">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {boxes.width} {boxes.height}" '
+            f'width="{boxes.width}" height="{boxes.height}" role="img" font-family="sans-serif" font-size="13">',
             "<title>Stream tables and what they read</title>",
         ]
-        at = {n: (_MARGIN + x * (_WIDTH + _GAP_X), _MARGIN + y * (_HEIGHT + _GAP_Y)) for n, (x, y) in places.items()}
-        for edge in self.edges:
-            (x0, y0), (x1, y1) = at[edge.input], at[edge.reader]
-            x0, y0, y1 = x0 + _WIDTH, y0 + _HEIGHT // 2, y1 + _HEIGHT // 2
-            middle = (x0 + x1) // 2
-            parts.append(
-                f'<path d="M{x0} {y0} C{middle} {y0} {middle} {y1} {x1} {y1}" fill="none" stroke="#9aa0a6">'
-                f"<title>{escape(edge.reader)} reads {escape(', '.join(edge.columns) or edge.input)}</title></path>"
-            )
+        parts += [
+            f'<path d="{boxes.path(edge)}" fill="none" stroke="#9aa0a6"><title>{escape(str(edge))}</title></path>'
+            for edge in self.edges
+        ]
         for node in self.nodes:
-            x, y = at[node.name]
+            x, y = boxes.corner(node.name)
             says = "source" if node.status is None else f"{node.status}, {node.schedule or 'default schedule'}"
             parts.append(
-                f'<g><title>{escape(str(node))}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" '
-                f'rx="{_HEIGHT // 2 if node.status is None else 6}" fill="#ffffff" stroke="{_COLORS[node.status]}" '
-                f'stroke-width="2"/><text x="{x + 12}" y="{y + 19}" fill="#202124">{escape(_short(node.name))}</text>'
+                f'<g><title>{escape(str(node))}</title><rect x="{x}" y="{y}" width="{boxes.box_width}" '
+                f'height="{boxes.box_height}" rx="{boxes.box_height // 2 if node.status is None else 6}" '
+                f'fill="#ffffff" stroke="{_COLORS[node.status]}" stroke-width="2"/>'
+                f'<text x="{x + 12}" y="{y + 19}" fill="#202124">{escape(short(node.name))}</text>'
                 f'<text x="{x + 12}" y="{y + 35}" fill="{_COLORS[node.status]}" font-size="11">{escape(says)}</text>'
                 "</g>"
             )
         return "\n".join((*parts, "</svg>"))
 
-    def _places(self) -> dict[str, tuple[int, int]]:
-        """Column and row of each: one after its inputs, and beside them as far as there is room."""
-        inputs = _grouped((e.reader, e.input) for e in self.edges)
-        levels: dict[str, int] = {}
-        left = [n.name for n in self.nodes]
-        while left:  # a circle stays where it is
-            ready = [n for n in left if all(i in levels for i in inputs.get(n, []))] or left
-            for name in ready:
-                levels[name] = 1 + max((levels.get(i, -1) for i in inputs.get(name, [])), default=-1)
-            left = [n for n in left if n not in levels]
-        places: dict[str, tuple[int, int]] = {}
-        for level in sorted(set(levels.values())):
 
-            def beside(name: str) -> float:
-                rows = [places[i][1] for i in inputs.get(name, []) if i in places]
-                return sum(rows) / len(rows) if rows else 0.0
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """A layout in pixels."""
 
-            of = sorted((n for n in levels if levels[n] == level), key=lambda n: (beside(n), n))
-            places.update({name: (level, row) for row, name in enumerate(of)})
-        return places
+    layout: Layout
+    box_width: int = 200
+    box_height: int = 44
+    gap_x: int = 70
+    gap_y: int = 18
+    margin: int = 16
+
+    @property
+    def width(self) -> int:
+        columns = self.layout.columns
+        return 2 * self.margin + columns * self.box_width + (columns - 1) * self.gap_x
+
+    @property
+    def height(self) -> int:
+        return 2 * self.margin + round(self.layout.rows * (self.box_height + self.gap_y)) - self.gap_y
+
+    def corner(self, name: str) -> tuple[int, int]:
+        return self._corner(self.layout.places[name])
+
+    def _corner(self, place: tuple[int, float]) -> tuple[int, int]:
+        column, row = place
+        return (
+            self.margin + column * (self.box_width + self.gap_x),
+            self.margin + round(row * (self.box_height + self.gap_y)),
+        )
+
+    def path(self, edge: Edge) -> str:
+        """From the right side of the input to the left side of the reader, straight through the columns between."""
+        stops = [
+            self.corner(edge.input),
+            *map(self._corner, self.layout.bends[edge.input, edge.reader]),
+            self.corner(edge.reader),
+        ]
+        half = self.box_height // 2
+        x, y = stops[0][0] + self.box_width, stops[0][1] + half
+        parts = [f"M{x} {y}"]
+        for n, (left, top) in enumerate(stops[1:], 2):
+            middle, to = (x + left) // 2, top + half
+            parts.append(f"C{middle} {y} {middle} {to} {left} {to}")
+            x, y = left, to
+            if n < len(stops):
+                x += self.box_width
+                parts.append(f"H{x}")
+        return " ".join(parts)
 
 
 def dag_of(tables: Iterable[StreamTable]) -> Dag:
@@ -181,5 +206,9 @@ def _quoted(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 26 else f"{name[:25]}…"
+def short(name: str, length: int = 26) -> str:
+    """
+    >>> short("warehouse.customers", 12)
+    'warehouse.c…'
+    """
+    return name if len(name) <= length else f"{name[: length - 1]}…"
