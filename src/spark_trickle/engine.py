@@ -299,6 +299,16 @@ class Trickle:
         """Stop refreshing by schedule; refreshes that run are finished."""
         self._scheduler.stop()
 
+    @property
+    def follows_schedules(self) -> bool:
+        """Whether `start` was called, and not `stop`."""
+        return self._scheduler.is_running
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process refreshes by schedule; else it stands by, or was not started."""
+        return self._scheduler.leads
+
     def set_enabled(self, enabled: bool) -> None:
         """Switch the schedules of the whole lake off or on, for all processes. Refreshes by hand work either way."""
         with self.store.write() as tx:
