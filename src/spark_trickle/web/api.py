@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Path, Query, Response
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _STATUS_SECONDS = 0.25
 _MANY = 10_000
 
+T = TypeVar("T")
 Name = Annotated[
     str,
     Path(description="As in SQL: shop.revenue; a part with special characters in backticks."),
@@ -136,7 +137,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     statuses = TypeAdapter(tuple[StreamTableStatus, ...])
     status = Recent(lambda: statuses.dump_json(tr.status()), _STATUS_SECONDS)
 
-    async def change(function: Callable[..., Any], *args: Any) -> Any:
+    async def change(function: Callable[..., T], *args: Any) -> T:
         try:
             return await run(function, *args)
         finally:
@@ -225,7 +226,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
             properties=body.properties,
         )
         first = (body.name, body.query, body.schedule, body.mode, body.initialize, body.star, body.settings)
-        return await change(call, *first)  # type: ignore[no-any-return]
+        return await change(call, *first)
 
     @routes.get("/stream-tables/{name}", tags=["stream tables"])
     def describe(name: Name) -> Description:
@@ -235,15 +236,13 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     @routes.patch("/stream-tables/{name}", tags=["stream tables"])
     async def alter(name: Name, body: Alter) -> RefreshResult | None:
         """Change what is given. A changed query or setting recomputes the table, in one transaction."""
-        found = await change(
-            tr.alter_stream_table, name, body.query, body.schedule, body.mode, body.star, body.settings
-        )
-        return found  # type: ignore[no-any-return]
+        what = (body.query, body.schedule, body.mode, body.star, body.settings)
+        return await change(tr.alter_stream_table, name, *what)
 
     @routes.delete("/stream-tables/{name}", tags=["stream tables"])
     async def drop(name: Name, cascade: bool = False, if_exists: bool = False) -> tuple[str, ...]:
         """Drop it and its files; with `cascade` also those that read it. Returns what was dropped."""
-        return await change(tr.drop_stream_table, name, cascade, if_exists)  # type: ignore[no-any-return]
+        return await change(tr.drop_stream_table, name, cascade, if_exists)
 
     @routes.get("/stream-tables/{name}/status", tags=["stream tables"])
     def status_of(name: Name) -> StreamTableStatus:
@@ -265,7 +264,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     async def refresh(name: Name, body: Refresh | None = None) -> RefreshResult:
         """Bring it up to now; the answer comes when that is done."""
         asked = body or Refresh()
-        return await change(partial(tr.refresh, name, asked.mode, upstream=asked.upstream))  # type: ignore[no-any-return]
+        return await change(partial(tr.refresh, name, asked.mode, upstream=asked.upstream))
 
     @routes.post("/stream-tables/{name}/suspend", tags=["refresh"])
     async def suspend(name: Name) -> None:
@@ -290,7 +289,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
         if body.all == bool(body.names):
             raise TrickleError("INVALID_REQUEST", "Name stream tables, or say all.", hint='Send {"all": true}, say.')
         if body.all:
-            return await change(_refresh_all, tr, body)  # type: ignore[no-any-return]
+            return await change(_refresh_all, tr, body)
         names: Any = body.names[0] if len(body.names) == 1 else body.names
         found = await change(partial(tr.refresh, names, body.mode, upstream=body.upstream))
         return Refreshed(results=found if isinstance(found, tuple) else (found,))

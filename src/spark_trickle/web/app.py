@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,8 @@ def create_app(
     app.include_router(api.router(tr, run))
     app.include_router(rest_catalog.router(tr.store, tr.settings, read), prefix="/iceberg")
     app.include_router(metrics.router(tr.store, tr.settings, tr.refresher.attempts.sources.pointers, lambda: tr.leads))
-    add_page(app, tr, run)
+    if find_spec("spark_trickle.web.page") is not None:
+        app.include_router(import_module("spark_trickle.web.page").router(tr, run))
     add_login(app, sessions)
     problem.install(app)
 
@@ -74,13 +76,6 @@ def create_app(
 
     app.add_middleware(Guard, names=tr.settings.service_names, sessions=sessions, ending=ending)
     return app
-
-
-def add_page(app: FastAPI, tr: Trickle, run: Work) -> None:
-    if find_spec("spark_trickle.web.page") is not None:
-        from spark_trickle.web import page
-
-        app.include_router(page.router(tr, run))
 
 
 def _own_pool(tr: Trickle) -> None:
