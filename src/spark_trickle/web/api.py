@@ -42,10 +42,19 @@ _STATUS_SECONDS = 0.25
 _MANY = 10_000
 
 T = TypeVar("T")
+
+
+def _decoded(text: str) -> str:
+    name = unquote(text)
+    if "\x00" in name:
+        raise ValueError("a name has no NUL character")
+    return name
+
+
 Name = Annotated[
     str,
     Path(description="As in SQL: shop.revenue; a part with special characters in backticks."),
-    AfterValidator(unquote),
+    AfterValidator(_decoded),
 ]
 Limit = Annotated[int, Query(ge=1, le=_MANY)]
 

@@ -97,7 +97,3 @@ def install(app: FastAPI) -> None:
         says = _SAYS.get(error.status_code, str(error.detail))
         message = f"{request.method} {request.url.path[:200]}: {says}"
         return respond(TrickleError("INVALID_REQUEST", message), error.status_code, error.headers)
-
-    @app.exception_handler(Exception)
-    async def unexpected(_request: Request, _error: Exception) -> ProblemResponse:
-        return respond(TrickleError("INTERNAL", "The service failed at this request; its log says why."))

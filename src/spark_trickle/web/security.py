@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import logging
 import secrets
 import time
 from collections.abc import Collection
@@ -25,11 +26,14 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import SecretStr
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from spark_trickle.errors import TrickleError
 from spark_trickle.web.problem import respond
 from spark_trickle.web.rest_catalog import error_body
+
+_log = logging.getLogger(__name__)
 
 LONGEST_BODY = 1024 * 1024  # bytes
 OPEN = ("/healthz", "/readyz")
@@ -107,11 +111,22 @@ class Guard:
         refusal = None if scope["path"] in OPEN else self._refusal(request)
         if refusal is not None:
             await body.drain()
-            await refusal(scope, receive, _with_headers(send))
+            await refusal(scope, receive, _Answer(send))
             return
         if scope["path"].startswith("/api/"):
             scope["path"] = scope["raw_path"].decode("ascii", "replace")  # a name may have an encoded slash in it
-        await self._app(scope, body, _with_headers(send))
+        answer = _Answer(send)
+        try:
+            await self._app(scope, body, answer)
+        except ClientDisconnect:  # while it sent a body: nobody reads the answer
+            return
+        except Exception:
+            _log.exception("%s %s failed", request.method, request.url.path[:200])
+            if answer.is_begun:
+                raise  # the connection is closed: the client sees that it is not whole
+            await respond(TrickleError("INTERNAL", "The service failed; its log says why."))(scope, receive, answer)
+        if answer.is_open and self._ending.is_set():
+            await answer({"type": "http.response.body"})
 
     def _refusal(self, request: Request) -> Response | None:
         headers = request.headers
@@ -218,15 +233,22 @@ class _Body:
             self._count(await self._receive())
 
 
-def _with_headers(send: Send) -> Send:
-    async def with_headers(message: Message) -> None:
+class _Answer:
+    """Adds what every answer has, and knows whether it is whole."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.is_begun = self.is_open = False
+
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.is_begun = self.is_open = True
             headers = MutableHeaders(scope=message)
             for key, value in _HEADERS.items():
                 headers.setdefault(key, value)
-        await send(message)
-
-    return with_headers
+        elif message["type"] == "http.response.body":
+            self.is_open = message.get("more_body", False)
+        await self._send(message)
 
 
 # -- the login form ----------------------------------------------------------------------------------------------------
