@@ -49,6 +49,17 @@ def lake(settings: Settings) -> Iterator[CatalogStore]:
     store.close()
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A service whose lake stays as it is."""
+    settings = Settings.load(tmp_path_factory.mktemp("unchanged"), lease_wait_seconds=0)
+    store = open_catalog(settings.sqlalchemy_url)
+    fill(store)
+    with asking(app_over(engine(store, settings))) as client:
+        yield client
+    store.close()
+
+
 @pytest.fixture
 def client(lake: CatalogStore, settings: Settings) -> Iterator[httpx.Client]:
     with asking(app_over(engine(lake, settings))) as client:
@@ -73,12 +84,12 @@ def test_what_the_catalog_tells(lake: CatalogStore, client: httpx.Client) -> Non
         assert client.get(f"{V1}/graph", params={"format": form}).text.startswith(begins)
 
 
-def test_all_of_it_is_mounted(client: httpx.Client) -> None:
-    assert client.get("/healthz").json() == {"status": "ok", "id": "this"}
-    assert client.get("/readyz").json() == {"status": "ok", "leads": False}
-    assert "trickle_scheduler_enabled 1.0" in client.get("/metrics").text
-    assert client.get("/iceberg/v1/config").json()["overrides"]["prefix"] == "lake"
-    assert client.get("/iceberg/v1/lake/namespaces").json()["namespaces"] == [["s"]]
+def test_all_of_it_is_mounted(unchanged: httpx.Client) -> None:
+    assert unchanged.get("/healthz").json() == {"status": "ok", "id": "this"}
+    assert unchanged.get("/readyz").json() == {"status": "ok", "leads": False}
+    assert "trickle_scheduler_enabled 1.0" in unchanged.get("/metrics").text
+    assert unchanged.get("/iceberg/v1/config").json()["overrides"]["prefix"] == "lake"
+    assert unchanged.get("/iceberg/v1/lake/namespaces").json()["namespaces"] == [["s"]]
 
 
 def test_changes_are_seen_at_once(lake: CatalogStore, client: httpx.Client) -> None:
@@ -98,15 +109,15 @@ def test_changes_are_seen_at_once(lake: CatalogStore, client: httpx.Client) -> N
     assert lake.setting(ENABLED) == "true"
 
 
-def test_statements(client: httpx.Client) -> None:
-    shown = client.post(f"{V1}/sql", json={"sql": "SHOW STREAM TABLES"}).json()
+def test_statements(unchanged: httpx.Client) -> None:
+    shown = unchanged.post(f"{V1}/sql", json={"sql": "SHOW STREAM TABLES"}).json()
     assert (shown["kind"], shown["many"], len(shown["result"])) == ("StreamTableStatus", True, 3)
-    assert client.post(f"{V1}/sql", json={"sql": "DESCRIBE STREAM TABLE s.b"}).json()["kind"] == "Description"
+    assert unchanged.post(f"{V1}/sql", json={"sql": "DESCRIBE STREAM TABLE s.b"}).json()["kind"] == "Description"
     for other in ("DROP TABLE s.src", "SELECT 1", "INSERT INTO s.a VALUES (1)", ""):
-        found = problem_of(client.post(f"{V1}/sql", json={"sql": other}), 400, "INVALID_STATEMENT")
+        found = problem_of(unchanged.post(f"{V1}/sql", json={"sql": other}), 400, "INVALID_STATEMENT")
         assert "STREAM TABLE" in found["detail"]
-    problem_of(client.post(f"{V1}/sql", json={"sql": "SUSPEND STREAM TABLE"}), 400, "INVALID_STATEMENT")
-    problem_of(client.post(f"{V1}/sql", json={"sql": "DROP STREAM TABLE"}), 400, "INVALID_STATEMENT")
+    problem_of(unchanged.post(f"{V1}/sql", json={"sql": "SUSPEND STREAM TABLE"}), 400, "INVALID_STATEMENT")
+    problem_of(unchanged.post(f"{V1}/sql", json={"sql": "DROP STREAM TABLE"}), 400, "INVALID_STATEMENT")
 
 
 def test_names_as_in_sql(lake: CatalogStore, client: httpx.Client) -> None:
@@ -144,20 +155,20 @@ def test_names_as_in_sql(lake: CatalogStore, client: httpx.Client) -> None:
         ("POST", f"{V1}/refresh", b'{"all": true, "names": ["s.a"]}', 400, "INVALID_REQUEST"),
     ],
 )
-def test_problems(client: httpx.Client, method: str, path: str, body: bytes | None, status: int, code: str) -> None:
-    found = problem_of(client.request(method, path, content=body, headers=JSON), status, code)
+def test_problems(unchanged: httpx.Client, method: str, path: str, body: bytes | None, status: int, code: str) -> None:
+    found = problem_of(unchanged.request(method, path, content=body, headers=JSON), status, code)
     assert found["type"] == f"urn:trickle:error:{code}"
     assert "Traceback" not in str(found)
-    assert client.get("/healthz").status_code == 200
+    assert unchanged.get("/healthz").status_code == 200
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_large_bodies(client: httpx.Client, chunked: bool) -> None:
+def test_large_bodies(unchanged: httpx.Client, chunked: bool) -> None:
     text = json.dumps({"sql": "x" * LONGEST_BODY}).encode()
     content: Any = (text[at : at + 100_000] for at in range(0, len(text), 100_000)) if chunked else text
-    problem_of(client.post(f"{V1}/sql", content=content, headers=JSON), 413, "INVALID_REQUEST")
+    problem_of(unchanged.post(f"{V1}/sql", content=content, headers=JSON), 413, "INVALID_REQUEST")
     almost = json.dumps({"sql": "x" * (LONGEST_BODY - 100)}).encode()
-    problem_of(client.post(f"{V1}/sql", content=almost, headers=JSON), 400, "INVALID_STATEMENT")
+    problem_of(unchanged.post(f"{V1}/sql", content=almost, headers=JSON), 400, "INVALID_STATEMENT")
 
 
 def test_an_unexpected_error(lake: CatalogStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,9 +267,9 @@ def test_the_end(lake: CatalogStore, settings: Settings) -> None:
         stopping.result(30)
 
 
-def test_the_page_of_the_api(client: httpx.Client) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
-    page = client.get("/docs").text
+def test_the_page_of_the_api(unchanged: httpx.Client) -> None:
+    paths = unchanged.get("/openapi.json").json()["paths"]
+    page = unchanged.get("/docs").text
     for path, methods in paths.items():
         for method in methods:
             assert f"<h3>{method.upper()} {path}</h3>" in page
