@@ -114,6 +114,16 @@ class Connection:
 
     async def ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> int:
         """The status."""
+        was_open = self._streams is not None
+        try:
+            return await self._ask(method, path, headers, body)
+        except asyncio.IncompleteReadError as error:
+            self.close()
+            if error.partial or not was_open:
+                raise
+            return await self._ask(method, path, headers, body)  # it was idle for so long that it was closed
+
+    async def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> int:
         if self._streams is None:
             self._streams = await asyncio.open_connection(*self._at)
         reader, writer = self._streams
@@ -305,27 +315,29 @@ def main(arguments: list[str]) -> int:
         lake.mkdir()
         writer = Writer(Settings.load(lake), rnd)
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        with service(lake, Path(folder) / "log") as url:
-            with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=300) as client:
-                for name, (schedule, query) in STREAM_TABLES.items():
-                    body = {"name": name, "query": query, "schedule": schedule}
-                    client.post(f"{V1}/stream-tables", json=body).raise_for_status()
-                over = threading.Event()
-                writing = threading.Thread(target=writer.run, args=(over,))
-                writing.start()
-                time.sleep(20)  # the first refreshes of a process are slow, and so are those who ask it meanwhile
-                began = client.get(f"{V1}/history", params={"limit": 1}).json()[0]["started_at"]
-                before, commits = time.process_time(), writer.commits
-                load = Load(url, TOKEN, a.rate, a.seconds, rnd)
-                load.run()
-                cpu = time.process_time() - before
-                over.set()
-                writing.join()
-                actions = refreshes(client, began)
-                for name in STREAM_TABLES:
-                    found = client.post(f"{V1}/stream-tables/{name}/verify").json()
-                    if not found.get("equal"):
-                        wrong.append(f"{name}: {found}")
+        with (
+            service(lake, Path(folder) / "log") as url,
+            httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=300) as client,
+        ):
+            for name, (schedule, query) in STREAM_TABLES.items():
+                body = {"name": name, "query": query, "schedule": schedule}
+                client.post(f"{V1}/stream-tables", json=body).raise_for_status()
+            over = threading.Event()
+            writing = threading.Thread(target=writer.run, args=(over,))
+            writing.start()
+            time.sleep(20)  # the first refreshes of a process are slow, and so are those who ask it meanwhile
+            began = client.get(f"{V1}/history", params={"limit": 1}).json()[0]["started_at"]
+            before, commits = time.process_time(), writer.commits
+            load = Load(url, TOKEN, a.rate, a.seconds, rnd)
+            load.run()
+            cpu = time.process_time() - before
+            over.set()
+            writing.join()
+            actions = refreshes(client, began)
+            for name in STREAM_TABLES:
+                found = client.post(f"{V1}/stream-tables/{name}/verify").json()
+                if not found.get("equal"):
+                    wrong.append(f"{name}: {found}")
         print(load)
         p99 = quantile(load.all(), 0.99)
         print(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_trickle.cli.common import load_settings
@@ -18,19 +21,26 @@ if TYPE_CHECKING:
     from spark_trickle.engine import Trickle
     from spark_trickle.web.server import Server
 
+_BEHIND = 10  # nice
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
     url: str
     server: Server
     registration: Registration
+    jvm: int | None  # its process
 
     def start(self) -> None:
+        put_behind(self.jvm)
+        gc.collect()
+        gc.freeze()  # what is there now stays: each later search for garbage among it would hold up all requests
         self.server.start()
         self.registration.keep()
 
     def keep(self) -> None:
         self.registration.keep()
+        put_behind(self.jvm)
 
     def stop(self) -> None:
         self.registration.remove()
@@ -56,9 +66,26 @@ def serving(web: bool, host: str | None, port: int | None) -> Iterator[Callable[
 
             service = Service.here(url_of(listener))
             app = create_app(tr, token=token, id=service.id, port=listener.getsockname()[1])
-            return Served(service.url, Server(app, listener), Registration(tr.settings, tr.store, service))
+            entry = Registration(tr.settings, tr.store, service)
+            jvm = getattr(tr.spark.sparkContext._gateway, "proc", None)
+            return Served(service.url, Server(app, listener), entry, None if jvm is None else jvm.pid)
 
         yield attach
+
+
+def put_behind(process: int | None) -> None:
+    """Give the threads of Spark's JVM a lower priority than those that answer requests.
+
+    On cores that refreshes keep busy, an answer would wait several times for its turn. Threads that start later
+    have the priority of those that started them.
+    """
+    folder = Path(f"/proc/{process}/task")
+    if process is None or not folder.is_dir():  # not started here, or not on Linux
+        return
+    for thread in os.listdir(folder):
+        with suppress(OSError):  # it has ended
+            if os.getpriority(os.PRIO_PROCESS, int(thread)) < _BEHIND:
+                os.setpriority(os.PRIO_PROCESS, int(thread), _BEHIND)
 
 
 class _Json(logging.Formatter):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import unquote
 
@@ -38,7 +38,8 @@ from spark_trickle.web.work import Run
 if TYPE_CHECKING:
     from spark_trickle.engine import Trickle
 
-_STATUS_SECONDS = 0.25
+_RECENT_SECONDS = 0.25  # how old an answer may be that the catalog gives
+_RECENT_ANSWERS = 256
 _MANY = 10_000
 
 T = TypeVar("T")
@@ -141,24 +142,41 @@ class Drawing(StrEnum):
     SVG = "svg"
 
 
+_DRAWINGS = {
+    Drawing.MERMAID: "text/plain; charset=utf-8",
+    Drawing.DOT: "text/vnd.graphviz; charset=utf-8",
+    Drawing.SVG: "image/svg+xml",
+}
+
+
 def router(tr: Trickle, run: Run) -> APIRouter:
     routes = APIRouter(prefix="/api/v1")
-    statuses = TypeAdapter(tuple[StreamTableStatus, ...])
-    status = Recent(lambda: statuses.dump_json(tr.status()), _STATUS_SECONDS)
+    recent = Recent(_RECENT_SECONDS, _RECENT_ANSWERS)
+
+    async def answer(type_: Any, function: Callable[..., Any], *args: Any) -> Response:
+        """What the catalog alone tells."""
+
+        def make() -> bytes:
+            return _adapter(type_).dump_json(function(*args))
+
+        return Response(await recent.get((function.__name__, args), make), media_type="application/json")
 
     async def change(function: Callable[..., T], *args: Any) -> T:
         try:
             return await run(function, *args)
         finally:
-            status.forget()
+            recent.forget()
 
     # -- the lake ------------------------------------------------------------------------------------------------------
 
-    @routes.get("/service", tags=["lake"])
-    def service() -> Service:
-        """What answers here."""
+    def known() -> Service:
         enabled = tr.store.setting(ENABLED) != "false"
         return Service(version=__version__, lake=tr.settings.shown_catalog, enabled=enabled, leads=tr.leads)
+
+    @routes.get("/service", tags=["lake"], response_model=Service)
+    async def service() -> Response:
+        """What answers here."""
+        return await answer(Service, known)
 
     @routes.post("/enable", tags=["lake"])
     async def enable() -> None:
@@ -170,59 +188,57 @@ def router(tr: Trickle, run: Run) -> APIRouter:
         """Stop all schedules of the lake, whoever runs them. Refreshes by hand still work."""
         await change(tr.set_enabled, False)
 
-    @routes.get("/alerts", tags=["lake"])
-    def alerts(limit: Limit = 50) -> tuple[Alert, ...]:
+    @routes.get("/alerts", tags=["lake"], response_model=tuple[Alert, ...])
+    async def alerts(limit: Limit = 50) -> Response:
         """What somebody should know, the newest first."""
-        return tr.alerts(limit)
+        return await answer(tuple[Alert, ...], tr.alerts, limit)
 
     @routes.get("/graph", tags=["lake"], response_model=Dag)
-    def graph(format: Drawing = Drawing.JSON) -> Any:
+    async def graph(format: Drawing = Drawing.JSON) -> Response:
         """The stream tables and what they read."""
-        dag = tr.graph()
-        match format:
-            case Drawing.JSON:
-                return dag
-            case Drawing.SVG:
-                return Response(dag.svg(), media_type="image/svg+xml")
-            case Drawing.DOT:
-                return Response(dag.dot(), media_type="text/vnd.graphviz; charset=utf-8")
-            case Drawing.MERMAID:
-                return Response(dag.mermaid(), media_type="text/plain; charset=utf-8")
+        if format is Drawing.JSON:
+            return await answer(Dag, tr.graph)
 
-    @routes.get("/sources", tags=["lake"])
-    def sources() -> tuple[Source, ...]:
+        def draw() -> bytes:
+            return str(getattr(tr.graph(), format.value)()).encode()
+
+        return Response(await recent.get(("drawing", format), draw), media_type=_DRAWINGS[format])
+
+    @routes.get("/sources", tags=["lake"], response_model=tuple[Source, ...])
+    async def sources() -> Response:
         """The tables outside the lake that it knows by name."""
-        return tr.sources()
+        return await answer(tuple[Source, ...], tr.sources)
 
-    @routes.get("/history", tags=["lake"])
-    def history(limit: Limit = 50) -> tuple[HistoryEntry, ...]:
+    @routes.get("/history", tags=["lake"], response_model=tuple[HistoryEntry, ...])
+    async def history(limit: Limit = 50) -> Response:
         """Refreshes of all stream tables, the newest first."""
-        return tr.history(limit=limit)
+        return await answer(tuple[HistoryEntry, ...], tr.history, None, limit)
 
-    @routes.get("/statistics", tags=["lake"])
-    def statistics(limit: Limit = 1000) -> tuple[Statistics, ...]:
+    @routes.get("/statistics", tags=["lake"], response_model=tuple[Statistics, ...])
+    async def statistics(limit: Limit = 1000) -> Response:
         """The last refreshes in figures, for each stream table."""
-        return tr.statistics(limit)
+        return await answer(tuple[Statistics, ...], tr.statistics, limit)
 
-    @routes.get("/cuts", tags=["cuts"])
-    def cuts() -> tuple[NamedCut, ...]:
-        return tr.cuts()
+    @routes.get("/cuts", tags=["cuts"], response_model=tuple[NamedCut, ...])
+    async def cuts() -> Response:
+        """The instants that are kept."""
+        return await answer(tuple[NamedCut, ...], tr.cuts)
 
     @routes.post("/cuts", tags=["cuts"], status_code=201)
     async def create_cut(body: CutName) -> NamedCut:
         """Keep this instant of the whole lake under a name."""
-        return await run(tr.create_cut, body.name, body.comment)
+        return await change(tr.create_cut, body.name, body.comment)
 
     @routes.delete("/cuts/{name}", tags=["cuts"])
     async def drop_cut(name: Name) -> None:
-        await run(tr.drop_cut, name)
+        await change(tr.drop_cut, name)
 
     # -- stream tables -------------------------------------------------------------------------------------------------
 
     @routes.get("/stream-tables", tags=["stream tables"], response_model=tuple[StreamTableStatus, ...])
     async def list_() -> Response:
-        """How every stream table stands; at most 0.25 s old."""
-        return Response(await status.get(), media_type="application/json")
+        """How every stream table stands."""
+        return await answer(tuple[StreamTableStatus, ...], tr.status)
 
     @routes.post("/stream-tables", tags=["stream tables"], status_code=201)
     async def create(body: Create) -> RefreshResult:
@@ -237,10 +253,10 @@ def router(tr: Trickle, run: Run) -> APIRouter:
         first = (body.name, body.query, body.schedule, body.mode, body.initialize, body.star, body.settings)
         return await change(call, *first)
 
-    @routes.get("/stream-tables/{name}", tags=["stream tables"])
-    def describe(name: Name) -> Description:
+    @routes.get("/stream-tables/{name}", tags=["stream tables"], response_model=Description)
+    async def describe(name: Name) -> Response:
         """Its definition, and everything that bears on the definition's meaning."""
-        return tr.describe(name)
+        return await answer(Description, tr.describe, name)
 
     @routes.patch("/stream-tables/{name}", tags=["stream tables"])
     async def alter(name: Name, body: Alter) -> RefreshResult | None:
@@ -253,16 +269,22 @@ def router(tr: Trickle, run: Run) -> APIRouter:
         """Drop it and its files; with `cascade` also those that read it. Returns what was dropped."""
         return await change(tr.drop_stream_table, name, cascade, if_exists)
 
-    @routes.get("/stream-tables/{name}/status", tags=["stream tables"])
-    def status_of(name: Name) -> StreamTableStatus:
-        """How it stands."""
+    def one_status(name: str) -> StreamTableStatus:
         return tr.status(name)[0]
 
-    @routes.get("/stream-tables/{name}/history", tags=["stream tables"])
-    def history_of(name: Name, limit: Limit = 50) -> tuple[HistoryEntry, ...]:
-        """Its refreshes, the newest first."""
+    @routes.get("/stream-tables/{name}/status", tags=["stream tables"], response_model=StreamTableStatus)
+    async def status_of(name: Name) -> Response:
+        """How it stands."""
+        return await answer(StreamTableStatus, one_status, name)
+
+    def one_history(name: str, limit: int) -> tuple[HistoryEntry, ...]:
         tr.describe(name)  # there is one of that name
         return tr.history(name, limit)
+
+    @routes.get("/stream-tables/{name}/history", tags=["stream tables"], response_model=tuple[HistoryEntry, ...])
+    async def history_of(name: Name, limit: Limit = 50) -> Response:
+        """Its refreshes, the newest first."""
+        return await answer(tuple[HistoryEntry, ...], one_history, name, limit)
 
     @routes.get("/stream-tables/{name}/explain", tags=["stream tables"])
     async def explain(name: Name) -> Explanation:
@@ -327,6 +349,11 @@ def router(tr: Trickle, run: Run) -> APIRouter:
         return _done(await change(execute, statement, tr))
 
     return routes
+
+
+@cache
+def _adapter(type_: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(type_)
 
 
 def _done(result: Any) -> Done:

@@ -18,16 +18,18 @@ _BACKLOG = 256
 def listen(host: str, port: int, *, has_token: bool) -> socket.socket:
     """The socket, before anything slow is started. Without a token it is one of the loopback interface."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise TrickleError("INVALID_SETTING", f"service_host {host!r} is not an address: {error.strerror}.") from error
+    # With its protocol number: else asyncio leaves Nagle's algorithm on, and an answer waits 40 ms for a late ACK.
+    family, kind, protocol, _, address = known[0]
     if not has_token and not is_loopback(str(address[0])):
         raise TrickleError(
             "INVALID_SETTING",
             f"To listen at {host}, which other machines can reach, the service needs a token.",
             hint="Set TRICKLE_SERVICE_TOKEN or service_token_file, or leave service_host at 127.0.0.1.",
         )
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
