@@ -5,7 +5,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale tpch fuzz fuzz-rules events soak kills cluster clean
+.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale tpch fuzz fuzz-rules events soak load kills cluster clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ events: setup ## Play every event on every kind of Iceberg table, and random seq
 
 soak: setup ## Run a service over a million rows under load: are its tables fresh, what does it take (SECONDS=600)
 	$(BIN)/python -m tests.service.soak --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ARGS)
+
+load: setup ## Ask a service 200 times a second while its refreshes run: times of the answers (SECONDS=60 RATE=200)
+	$(BIN)/python -m tests.service.load --seconds $(or $(SECONDS),60) --rate $(or $(RATE),200) $(ARGS)
 
 kills: setup ## Kill and pause a service at named points of a refresh and at random moments (KILLS=100; about 30 minutes)
 	$(BIN)/python -m tests.service.kills --kills $(or $(KILLS),100) --seed $(or $(SEED),1) $(ARGS)

@@ -54,6 +54,7 @@ SECRET_PREFIX = "whsec_"
 LIVE: Any = {"live": True}  # of a setting that takes effect while the process runs
 _POSTGRES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 _WHERE = ("location", "catalog_url", "warehouse")  # which lake: decided together, by one source
+_SHORTEST_TOKEN = 16
 _SECRET = re.compile(r"password|secret|token|credential|access[._-]?key", re.IGNORECASE)
 # libpq's words for what the JDBC driver spells otherwise.
 _JDBC_WORDS = {"connect_timeout": "connectTimeout", "application_name": "ApplicationName"}
@@ -244,6 +245,23 @@ class Settings(BaseSettings):
         "table, such as `s3.endpoint` and `client.region`. Unset, they get none and use their own. A credential here "
         "is handed to everyone who may read the catalog.",
     )
+    service_host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="The address at which `trickle up` listens. Any but one of the loopback interface needs a token.",
+    )
+    service_port: int = Field(8787, ge=0, lt=65536, description="Its port; 0: any that is free.")
+    service_token: SecretStr | None = Field(
+        None,
+        description="The token that requests to `trickle up` must carry, of 16 characters at least; other commands "
+        "send it, too. Unset: none is needed, and only this machine may ask.",
+    )
+    service_token_file: Path | None = Field(None, description="A file that holds the token instead.")
+    service_names: tuple[str, ...] = Field(
+        (),
+        description="Host names by which `trickle up` may be called, besides `localhost` and IP addresses. Requests "
+        "to others are refused: a foreign web page could have sent them.",
+    )
     check_definition: Literal["auto", "always", "off"] = Field(
         "auto",
         json_schema_extra=LIVE,
@@ -357,7 +375,7 @@ class Settings(BaseSettings):
             given = values.get(name)
             hide = (
                 given is None
-                or name in ("catalog_url", "rest_catalog_storage", "webhooks")
+                or name in ("catalog_url", "rest_catalog_storage", "service_token", "webhooks")
                 or "://" in str(given)
                 or why.startswith(repr(given))
             )
@@ -478,6 +496,18 @@ class Settings(BaseSettings):
     def _upper(cls, value: Any) -> Any:
         return value.upper() if isinstance(value, str) else value
 
+    @field_validator("service_token")
+    @classmethod
+    def _long_token(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            _check_token(value.get_secret_value())
+        return value
+
+    @field_validator("service_names", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        return [n.strip().lower() for n in value.split(",")] if isinstance(value, str) else value
+
     @field_validator("extra_packages", mode="before")
     @classmethod
     def _packages(cls, value: Any) -> Any:
@@ -529,6 +559,19 @@ class Settings(BaseSettings):
         return self
 
     # --- derived -----------------------------------------------------------------------------------
+
+    @property
+    def token(self) -> SecretStr | None:
+        """What requests to the service must carry."""
+        if self.service_token is not None or self.service_token_file is None:
+            return self.service_token
+        try:
+            text = self.service_token_file.expanduser().read_text(encoding="utf-8").strip()
+            _check_token(text)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise _invalid("service_token_file", str(self.service_token_file), str(why)) from None
+        return SecretStr(text)
 
     @property
     def is_postgres(self) -> bool:
@@ -599,6 +642,9 @@ class Settings(BaseSettings):
         values["rest_catalog_storage"] = {k: "***" if _SECRET.search(k) else v for k, v in storage.items()}
         values["location"] = str(self.location)
         values["catalog_url"] = self.shown_catalog if self.is_postgres else None
+        values["service_token"] = None if self.service_token is None else "***"
+        values["service_token_file"] = None if self.service_token_file is None else str(self.service_token_file)
+        values["service_names"] = list(self.service_names)
         values["extra_packages"] = list(self.extra_packages)
         values["alert_completed"] = list(self.alert_completed)
         values["webhooks"] = list(map(str, self.webhooks))
@@ -609,6 +655,11 @@ class Settings(BaseSettings):
         return f"Settings({', '.join(f'{k}={v!r}' for k, v in self.shown().items())})"
 
     __str__ = __repr__
+
+
+def _check_token(text: str) -> None:
+    if len(text) < _SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError(f"a token has at least {_SHORTEST_TOKEN} printable ASCII characters and no space")
 
 
 def _read_url(text: str) -> URL:

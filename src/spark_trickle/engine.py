@@ -386,6 +386,16 @@ class Trickle:
         self._watch.stop()
         self._scheduler.stop()
 
+    @property
+    def follows_schedules(self) -> bool:
+        """Whether `start` was called, and not `stop`."""
+        return self._scheduler.is_running
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process refreshes by schedule; else it stands by, or was not started."""
+        return self._scheduler.leads
+
     def reload_settings(self) -> tuple[str, ...]:
         """Read `trickle.toml` again now, instead of when the scheduler looks at it. Returns what changed."""
         return self._watch.reloader.reload()

@@ -83,6 +83,11 @@ ErrorCode = Literal[
     "EVALUATION_FAILED",
     "SPARK_FAILED",
     "MISSING_JAVA",
+    "INVALID_REQUEST",
+    "UNAUTHORIZED",
+    "ADDRESS_IN_USE",
+    "SERVICE_BUSY",
+    "SERVICE_GONE",
     "INTERNAL",
 ]
 
@@ -243,6 +248,19 @@ CODES: dict[ErrorCode, Code] = {
     ),
     "SPARK_FAILED": Code(_T, "Spark failed while computing; nothing was published.", "See the cause; refresh again."),
     "MISSING_JAVA": Code(_U, "No Java 17 or newer was found.", "Install one and set JAVA_HOME."),
+    "INVALID_REQUEST": Code(_U, "The service does not take a request as it is.", "GET /docs lists what it takes."),
+    "UNAUTHORIZED": Code(
+        _U, "The service wants its token.", "Set TRICKLE_SERVICE_TOKEN, or service_token_file, as for `trickle up`."
+    ),
+    "ADDRESS_IN_USE": Code(
+        _U,
+        "`trickle up` cannot listen at its address.",
+        "Choose another one: --port 8788, --port 0 (any), or --no-web.",
+    ),
+    "SERVICE_BUSY": Code(_T, "The service has as much work waiting as it accepts.", "Try again in some seconds."),
+    "SERVICE_GONE": Code(
+        _T, "The service stopped answering while it worked.", "Look at the history, then do it again if needed."
+    ),
     "INTERNAL": Code(_I, "A bug in Trickle.", "Report it with the message and `trickle doctor`."),
 }
 

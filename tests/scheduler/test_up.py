@@ -32,6 +32,7 @@ def test_it_refreshes_and_ends_well_on_ctrl_c(tr: Trickle) -> None:
         "--lake",
         str(folder),
         "up",
+        "--no-web",
         "--output",
         "json",
     ]

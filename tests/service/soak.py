@@ -129,6 +129,7 @@ class Soak:
 
     def _service(self, lake: Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", "from spark_trickle.cli import main; main()", "--lake", str(lake), "up"]
+        command += ["--port", "0"]
         environment = {**os.environ, "TRICKLE_MASTER": "local[2]", "TRICKLE_DRIVER_MEMORY": "2g"}
         log = (self.folder / "service.log").open("wb")
         with log:

@@ -35,7 +35,7 @@ def app_of(routes: APIRouter, prefix: str = "", *, token: str | None = None) -> 
 
 
 class _Ending:
-    """Disconnects clients when the server stops, as the app of `trickle up` does: else answers without end hold it up."""
+    """Disconnects clients when the server stops, as the app of `trickle up` does: answers without end hold it up."""
 
     def __init__(self, app: Any, server: list[uvicorn.Server]) -> None:
         self._app, self._server = app, server

@@ -8,21 +8,36 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spark_trickle.cli import functions, monitoring, service, sources, stream_tables
-from spark_trickle.cli.common import DIFFERS, load_settings, open_lake, output, read_text, shell, state, usage
+from spark_trickle.cli.common import (
+    DIFFERS,
+    load_settings,
+    open_engine,
+    open_lake,
+    output,
+    read_text,
+    shell,
+    state,
+    usage,
+)
 from spark_trickle.cli.output import Format, Output, Rows
 from spark_trickle.demo import ROWS
 from spark_trickle.errors import TrickleError
 
+if TYPE_CHECKING:
+    from spark_trickle.engine import Trickle
+    from spark_trickle.web.client import RemoteLake
+
 INTERRUPTED = 130
 _GLOBAL_WITH_VALUE = ("--lake", "-C", "--output", "-o")
-_GLOBAL_FLAGS = ("--debug",)
+_GLOBAL_FLAGS = ("--debug", "--local")
 
 app = typer.Typer(
     name="trickle",
@@ -52,8 +67,11 @@ def options(
     ] = None,
     output: Annotated[Format, typer.Option("--output", "-o", help="Tables for people, or JSON.")] = Format.TEXT,
     debug: Annotated[bool, typer.Option("--debug", help="Show Python's traceback of an error.")] = False,
+    local: Annotated[
+        bool, typer.Option("--local", help="Start Spark here even if `trickle up` runs, which would do the work.")
+    ] = False,
 ) -> None:
-    state.lake, state.output, state.debug = lake, output, debug
+    state.lake, state.output, state.debug, state.local = lake, output, debug, local
 
 
 # --- the lake; the other modules of this package have the other commands ----------------------------------------------
@@ -112,7 +130,7 @@ def sql(
     if not parts:
         raise TrickleError("SYNTAX_ERROR", "There is no statement in the text.", hint="Write one.")
     results: list[Any] = []
-    with open_lake(out) as tr:
+    with _engine_for(out, parts) as tr:
         for number, statement in enumerate(parts, 1):
             label = f"Running statement {number} of {len(parts)}" if len(parts) > 1 else "Running"
             with out.progress(label):
@@ -181,6 +199,16 @@ def demo(
         raise typer.Exit(DIFFERS)
 
 
+@contextmanager
+def _engine_for(out: Output, statements: Sequence[str]) -> Iterator[Trickle | RemoteLake]:
+    """The service runs STREAM TABLE statements only."""
+    from spark_trickle.statements.parse import parse_statement
+
+    ours = all(parse_statement(s) is not None for s in statements)
+    with open_engine(out) if ours else open_lake(out) as tr:
+        yield tr
+
+
 def _rows(result: Any, limit: int) -> Any:
     return Rows.of(result, limit) if hasattr(result, "schema") and hasattr(result, "collect") else result
 
@@ -221,7 +249,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     hoisted = hoist(given)
-    state.lake, state.output, state.debug = None, _asked_format(hoisted), "--debug" in given
+    state.lake, state.output, state.debug, state.local = None, _asked_format(hoisted), "--debug" in given, False
     try:
         code = typer.main.get_command(app).main(hoisted, prog_name="trickle", standalone_mode=False)
         return int(code or 0)

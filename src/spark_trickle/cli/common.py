@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spark_trickle.config import Settings
     from spark_trickle.engine import Trickle
     from spark_trickle.model import TableName
+    from spark_trickle.web.client import RemoteLake
 
 DIFFERS = 1  # exit code of a verification that found a difference, and of a failed check
 
@@ -30,6 +31,7 @@ class State:
     lake: str | None = None
     output: Format = Format.TEXT
     debug: bool = False
+    local: bool = False
 
 
 state = State()
@@ -59,6 +61,36 @@ def open_lake(out: Output, *, create: bool = False, **options: Any) -> Iterator[
         yield tr
     finally:
         tr.close()
+
+
+@contextmanager
+def open_engine(out: Output, names: Iterable[str] = ()) -> Iterator[Trickle | RemoteLake]:
+    """The service of the lake, if one runs, else the lake: for commands that need Spark, and can leave it to others.
+
+    Unknown stream tables among `names` are refused before Spark starts.
+    """
+    remote = find_service()
+    if remote is not None:
+        try:
+            yield remote
+        finally:
+            remote.close()
+        return
+    check_names(names)
+    with open_lake(out) as tr:
+        yield tr
+
+
+def find_service() -> RemoteLake | None:
+    if state.local:
+        return None
+    from spark_trickle.web.client import RemoteLake
+    from spark_trickle.web.registration import find
+
+    settings = load_settings()
+    _check_lake(settings)
+    service = find(settings)
+    return None if service is None else RemoteLake(service, settings.token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +128,9 @@ def open_store() -> Iterator[CatalogOnly]:
 
 def check_names(names: Iterable[str]) -> None:
     """Refuse unknown stream tables before Spark is started."""
+    names = tuple(names)
+    if not names:
+        return
     with open_store() as lake:
         for name in names:
             lake.store.find(lake.name(name))
@@ -142,7 +177,7 @@ def each(
         raise failed[0]
 
 
-def all_names(tr: Trickle) -> list[str]:
+def all_names(tr: Trickle | RemoteLake) -> list[str]:
     """Every stream table, quoted: a name as shown need not be one that can be parsed."""
     return [".".join(f"`{part.replace('`', '``')}`" for part in s.name.split(".")) for s in tr.status()]
 

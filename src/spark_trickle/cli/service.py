@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from spark_trickle.results import RefreshResult
 
 
+KEEP_SECONDS = 5.0
+
+
 class Drawing(StrEnum):
     TEXT = "text"
     MERMAID = "mermaid"
@@ -35,18 +38,42 @@ class Drawing(StrEnum):
     SVG = "svg"
 
 
-def up() -> None:
-    """Keep stream tables fresh by their schedules, until it is stopped (Ctrl-C, SIGTERM).
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
 
-    Several processes may run it on one lake: one leads, the others stand by. At the end, refreshes that run
-    are finished. A changed `trickle.toml` is read again, on SIGHUP at once.
+
+def up(
+    host: Annotated[
+        str | None, typer.Option("--host", help="Address to listen at; else service_host.", show_default=False)
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", "-p", min=0, max=65535, help="Port; 0: any that is free; else service_port.", show_default=False
+        ),
+    ] = None,
+    web: Annotated[bool, typer.Option("--web/--no-web", help="Serve the page and the API, or schedules only.")] = True,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="How to write the log, on standard error.")
+    ] = LogFormat.TEXT,
+) -> None:
+    """Keep stream tables fresh by their schedules, and serve page and API, until it is stopped (Ctrl-C, SIGTERM).
+
+    Several processes may run it on one lake: one leads, the others stand by. Other commands that need Spark let it
+    do their work. At the end, refreshes that run are finished. A changed `trickle.toml` is read again, on SIGHUP at
+    once.
 
     [dim]trickle up
-    trickle up --output json   # one JSON object per refresh[/dim]
+    trickle up --port 0 --log-format json
+    trickle up --no-web --output json   # one JSON object per refresh[/dim]
     """
+    from spark_trickle.cli.serving import serving, write_log
+
     out = output()
+    write_log(as_json=log_format is LogFormat.JSON)
     stopped = threading.Event()
-    with open_lake(out) as tr:
+    with serving(web, host, port) as attach, open_lake(out) as tr:
         before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
 
         def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -58,12 +85,22 @@ def up() -> None:
             signal.signal(each, stop)
         # In a thread: what it logs must not wait for what was interrupted.
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=tr.reload_settings).start())
-        tr.start(partial(_tell, out))
-        off = " They are switched off: trickle enable." if tr.store.setting(ENABLED) == "false" else ""
-        out.say(f"Following the schedules of {len(tr.store.stream_tables())} stream tables; Ctrl-C to stop.{off}")
-        stopped.wait()
-        out.say("Stopping: refreshes that run are finished.")
-        tr.stop()
+        served = attach(tr)
+        try:
+            tr.start(partial(_tell, out))
+            if served is not None:
+                served.start()
+                out.say(f"Serving {served.url}")
+            off = " They are switched off: trickle enable." if tr.store.setting(ENABLED) == "false" else ""
+            out.say(f"Following the schedules of {len(tr.store.stream_tables())} stream tables; Ctrl-C to stop.{off}")
+            while not stopped.wait(KEEP_SECONDS):
+                if served is not None:
+                    served.keep()
+            out.say("Stopping: refreshes that run are finished.")
+        finally:
+            if served is not None:
+                served.stop()
+            tr.stop()
 
 
 def _tell(out: Output, what: RefreshResult | TrickleError) -> None:

@@ -13,6 +13,7 @@ from spark_trickle.cli.common import (
     check_names,
     each,
     load_settings,
+    open_engine,
     open_lake,
     open_store,
     output,
@@ -109,7 +110,7 @@ def create(
     settings, properties = pairs("--set", set_), pairs("--property", property_)
     definition = read_text(query, file, "--query")
     _check_schedule(schedule)
-    with open_lake(out) as tr, out.progress(f"Creating {name}"):
+    with open_engine(out) as tr, out.progress(f"Creating {name}"):
         result = tr.create_stream_table(
             name,
             definition,
@@ -151,9 +152,8 @@ def alter(
         out.show({"altered": name} if out.is_json else f"{name} is altered.")
         return
     _check_schedule(schedule)
-    check_names([name])
     definition = read_text(query, file, "--query") if given else None
-    with open_lake(out) as tr, out.progress(f"Altering {name}"):
+    with open_engine(out, [name]) as tr, out.progress(f"Altering {name}"):
         result = tr.alter_stream_table(
             name, query=definition, schedule=schedule, mode=mode, star=star, settings=settings
         )
@@ -188,7 +188,7 @@ def drop(
     trickle drop shop.lines --cascade[/dim]
     """
     out = output()
-    with open_lake(out) as tr, out.progress(f"Dropping {name}"):
+    with open_engine(out) as tr, out.progress(f"Dropping {name}"):
         result = tr.drop_stream_table(name, cascade=cascade, if_exists=if_exists)
     if out.is_json:
         out.show({"dropped": result if result is not None else [name]})
@@ -227,8 +227,7 @@ def refresh(
     out = output()
     if bool(names) == every:
         usage("Name stream tables, or say --all.")
-    check_names(names or ())
-    with open_lake(out) as tr:
+    with open_engine(out, names or ()) as tr:
         if dry_run:
             out.show(tr.plan(all_names(tr) if every else list(names or ()), mode=mode, upstream=upstream))
         elif every:
@@ -257,7 +256,7 @@ def status(name: Annotated[str | None, typer.Argument(metavar="NAME")] = None) -
             return
         if found is not None:
             lake.store.find(found)
-    with open_lake(out) as tr:
+    with open_engine(out) as tr:
         out.show(tuple(tr.status(name)))
 
 
@@ -354,8 +353,7 @@ def explain(name: Name) -> None:
     [dim]trickle explain shop.revenue[/dim]
     """
     out = output()
-    check_names([name])
-    with open_lake(out) as tr, out.progress("Explaining"):
+    with open_engine(out, [name]) as tr, out.progress("Explaining"):
         result = tr.explain(name)
     out.show(result)
 
@@ -373,7 +371,7 @@ def check(
 
     out = output()
     query = read_query(file)
-    with open_lake(out) as tr, out.progress("Checking"):
+    with open_engine(out) as tr, out.progress("Checking"):
         found = tr.check(query)
     raise typer.Exit(show_check(out, found, sql=sql))
 
@@ -388,8 +386,7 @@ def verify(
     trickle verify shop.revenue --deep[/dim]
     """
     out = output()
-    check_names(names or ())
-    with open_lake(out) as tr:
+    with open_engine(out, names or ()) as tr:
         skipped = () if names else ("VOLATILE_FUNCTION",)
         check = partial(tr.verify, deep=deep)
         each(names or all_names(tr), "Verifying", check, out, skipped, bad=lambda v: not v.equal)

@@ -1,0 +1,80 @@
+"""The application that `trickle up` serves: the API, the REST catalog, metrics, the page, and whether it works.
+
+/api/v1       the HTTP API (docs/service.md)     /healthz  the process lives
+/iceberg      the REST catalog                   /readyz   the catalog answers, the scheduler runs
+/metrics      for Prometheus                     /docs     the API as a page, /openapi.json for programs
+/             the page
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Response
+from fastapi.responses import HTMLResponse
+from pydantic import SecretStr
+
+from spark_trickle import __version__
+from spark_trickle.lake import jvm
+from spark_trickle.scheduler.decide import ENABLED
+from spark_trickle.web import api, metrics, page, problem, rest_catalog
+from spark_trickle.web.problem import Problem
+from spark_trickle.web.reference import reference
+from spark_trickle.web.security import Guard, Sessions, add_login
+from spark_trickle.web.work import Work
+
+if TYPE_CHECKING:
+    from spark_trickle.engine import Trickle
+
+
+def create_app(
+    tr: Trickle, *, token: SecretStr | None = None, id: str = "", port: int = 0, work: Work | None = None
+) -> FastAPI:
+    """`id` tells this service from others (`/healthz` says it). `app.state.work` is to be closed at the end."""
+    app = FastAPI(
+        title="Trickle",
+        version=__version__,
+        description="Stream tables of a lake. Errors are problem details (RFC 9457).",
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        responses={"default": {"model": Problem, "description": "Why not."}},
+        separate_input_output_schemas=False,
+    )
+    run = app.state.work = work or Work(partial(_own_pool, tr))
+    ending = app.state.ending = asyncio.Event()
+    # Browsers send a cookie to all ports of a host: several services on one must not share its name.
+    sessions = None if token is None else Sessions(token, f"trickle_session_{port}")
+
+    @app.get("/healthz", include_in_schema=False)
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok", "id": id}
+
+    @app.get("/readyz", include_in_schema=False)
+    def readyz(response: Response) -> dict[str, Any]:
+        tr.store.setting(ENABLED)  # an error if the catalog does not answer
+        runs = tr.follows_schedules
+        response.status_code = 200 if runs else 503
+        return {"status": "ok" if runs else "stopped", "leads": tr.leads}
+
+    read = partial(jvm.read_file, tr.refresher.lake.session)
+    app.include_router(api.router(tr, run))
+    app.include_router(rest_catalog.router(tr.store, tr.settings, read), prefix="/iceberg")
+    app.include_router(metrics.router(tr.store, tr.settings, tr.refresher.attempts.sources.pointers, lambda: tr.leads))
+    app.include_router(page.router(tr, run))
+    add_login(app, sessions)
+    problem.install(app)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(reference(app.openapi()))
+
+    app.add_middleware(Guard, names=tr.settings.service_names, sessions=sessions, ending=ending)
+    return app
+
+
+def _own_pool(tr: Trickle) -> None:
+    """Each worker has a pool of Spark's fair scheduler, so that long work does not hold up refreshes."""
+    tr.spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"trickle-web-{threading.get_ident()}")

@@ -1,0 +1,279 @@
+"""The API over a catalog: answers, problems, bounds, and how the server ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.responses import StreamingResponse
+
+from spark_trickle.catalog.database import open_catalog
+from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.config import Settings
+from spark_trickle.errors import TrickleError
+from spark_trickle.model import TableName
+from spark_trickle.scheduler.decide import ENABLED
+from spark_trickle.web.security import LONGEST_BODY
+from spark_trickle.web.server import Server, listen, url_of
+from spark_trickle.web.work import Work
+from tests.catalog.records import add_revenue
+from tests.web.service import app_over, asking, engine, problem_of
+from tests.web.test_metrics import fill, record
+
+V1 = "/api/v1"
+JSON = {"Content-Type": "application/json"}
+ODD = TableName("s", "a/b history")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.load(tmp_path / "lakehouse", lease_wait_seconds=0)
+
+
+@pytest.fixture
+def lake(settings: Settings) -> Iterator[CatalogStore]:
+    """src -> a -> b, and c, as for the metrics."""
+    settings.location.mkdir()
+    store = open_catalog(settings.sqlalchemy_url)
+    fill(store)
+    yield store
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A service whose lake stays as it is."""
+    settings = Settings.load(tmp_path_factory.mktemp("unchanged"), lease_wait_seconds=0)
+    store = open_catalog(settings.sqlalchemy_url)
+    fill(store)
+    with asking(app_over(engine(store, settings))) as client:
+        yield client
+    store.close()
+
+
+@pytest.fixture
+def client(lake: CatalogStore, settings: Settings) -> Iterator[httpx.Client]:
+    with asking(app_over(engine(lake, settings))) as client:
+        yield client
+
+
+def test_what_the_catalog_tells(lake: CatalogStore, client: httpx.Client) -> None:
+    record(lake, 1, "FULL", seconds=4.0)
+    record(lake, 2, "DIFFERENTIAL", seconds=1.0)
+    assert client.get(f"{V1}/service").json()["enabled"] is True
+    names = [s["name"] for s in client.get(f"{V1}/stream-tables").json()]
+    assert names == ["s.a", "s.b", 's.c"\\\n']
+    assert client.get(f"{V1}/stream-tables/s.a/status").json()["lag_seconds"] is not None
+    assert client.get(f"{V1}/stream-tables/s.b").json()["inputs"] == [["s.a", "STREAM_TABLE"]]
+    assert [h["action"] for h in client.get(f"{V1}/history").json()] == ["DIFFERENTIAL", "FULL"]
+    assert [h["seconds"] for h in client.get(f"{V1}/stream-tables/s.a/history?limit=1").json()] == [4.0]
+    assert {s["name"] for s in client.get(f"{V1}/statistics").json()} == {"s.a", "s.b"}
+    assert client.get(f"{V1}/alerts").json() == client.get(f"{V1}/sources").json() == client.get(f"{V1}/cuts").json()
+    graph = client.get(f"{V1}/graph").json()
+    assert {"input": "s.a", "reader": "s.b", "columns": []} in graph["edges"]
+    for form, begins in (("mermaid", "flowchart"), ("dot", "digraph"), ("svg", "<svg")):
+        assert client.get(f"{V1}/graph", params={"format": form}).text.startswith(begins)
+
+
+def test_all_of_it_is_mounted(unchanged: httpx.Client) -> None:
+    assert unchanged.get("/healthz").json() == {"status": "ok", "id": "this"}
+    assert unchanged.get("/readyz").json() == {"status": "ok", "leads": False}
+    assert "trickle_scheduler_enabled 1.0" in unchanged.get("/metrics").text
+    assert unchanged.get("/iceberg/v1/config").json()["overrides"]["prefix"] == "lake"
+    assert unchanged.get("/iceberg/v1/lake/namespaces").json()["namespaces"] == [["s"]]
+
+
+def test_changes_are_seen_at_once(lake: CatalogStore, client: httpx.Client) -> None:
+    def status() -> str:
+        return str(client.get(f"{V1}/stream-tables").json()[0]["status"])
+
+    for _ in range(3):
+        assert status() != "SUSPENDED"
+        assert client.post(f"{V1}/stream-tables/s.a/suspend").json() is None
+        assert status() == "SUSPENDED"
+        done = client.post(f"{V1}/sql", json={"sql": "ALTER STREAM TABLE s.a RESUME"}).json()
+        assert done == {"kind": None, "many": False, "result": None}
+    assert [a["code"] for a in client.get(f"{V1}/alerts?limit=2").json()] == ["RESUMED", "SUSPENDED"]
+    client.post(f"{V1}/disable")
+    assert lake.setting(ENABLED) == "false"
+    client.post(f"{V1}/enable")
+    assert lake.setting(ENABLED) == "true"
+
+
+def test_statements(unchanged: httpx.Client) -> None:
+    shown = unchanged.post(f"{V1}/sql", json={"sql": "SHOW STREAM TABLES"}).json()
+    assert (shown["kind"], shown["many"], len(shown["result"])) == ("StreamTableStatus", True, 3)
+    assert unchanged.post(f"{V1}/sql", json={"sql": "DESCRIBE STREAM TABLE s.b"}).json()["kind"] == "Description"
+    for other in ("DROP TABLE s.src", "SELECT 1", "INSERT INTO s.a VALUES (1)", ""):
+        found = problem_of(unchanged.post(f"{V1}/sql", json={"sql": other}), 400, "INVALID_STATEMENT")
+        assert "STREAM TABLE" in found["detail"]
+    problem_of(unchanged.post(f"{V1}/sql", json={"sql": "SUSPEND STREAM TABLE"}), 400, "INVALID_STATEMENT")
+    problem_of(unchanged.post(f"{V1}/sql", json={"sql": "DROP STREAM TABLE"}), 400, "INVALID_STATEMENT")
+
+
+def test_names_as_in_sql(lake: CatalogStore, client: httpx.Client) -> None:
+    with lake.write() as tx:
+        add_revenue(tx, name=ODD)
+    assert client.get(f"{V1}/stream-tables/s.%60a%2Fb%20history%60").json()["name"] == str(ODD)
+    assert client.get(f"{V1}/stream-tables/s.%60a%2Fb%20history%60/history").json() == []
+    assert client.get(f"{V1}/stream-tables/%60s%60.%60b%60").json()["name"] == "s.b"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("GET", "/nothing", None, 404, "INVALID_REQUEST"),
+        ("GET", f"{V1}/nothing", None, 404, "INVALID_REQUEST"),
+        ("DELETE", f"{V1}/alerts", None, 405, "INVALID_REQUEST"),
+        ("GET", f"{V1}/stream-tables/s.a/refresh", None, 405, "INVALID_REQUEST"),
+        ("GET", f"{V1}/stream-tables/s.nothing", None, 404, "UNKNOWN_STREAM_TABLE"),
+        ("GET", f"{V1}/stream-tables/s.nothing/history", None, 404, "UNKNOWN_STREAM_TABLE"),
+        ("POST", f"{V1}/stream-tables/s.nothing/suspend", None, 404, "UNKNOWN_STREAM_TABLE"),
+        ("GET", f"{V1}/stream-tables/a%20b", None, 400, "INVALID_NAME"),
+        ("GET", f"{V1}/stream-tables/s.%FF%00", None, 422, "INVALID_REQUEST"),
+        ("GET", f"{V1}/history?limit=0", None, 422, "INVALID_REQUEST"),
+        ("GET", f"{V1}/history?limit=a", None, 422, "INVALID_REQUEST"),
+        ("GET", f"{V1}/history?limit=99999999999999999999", None, 422, "INVALID_REQUEST"),
+        ("GET", f"{V1}/graph?format=gif", None, 422, "INVALID_REQUEST"),
+        ("POST", f"{V1}/sql", b"{", 422, "INVALID_REQUEST"),
+        ("POST", f"{V1}/sql", b"\xff\xfe", 422, "INVALID_REQUEST"),
+        ("POST", f"{V1}/sql", b"[]", 422, "INVALID_REQUEST"),
+        ("POST", f"{V1}/sql", b"", 422, "INVALID_REQUEST"),
+        ("POST", f"{V1}/sql", b'{"sql": 1}', 422, "INVALID_REQUEST"),
+        ("POST", f"{V1}/sql", b'{"sql": "SELECT 1", "more": 1}', 422, "INVALID_REQUEST"),
+        ("POST", f"{V1}/sql", b"[" * 100_000, 400, "INVALID_REQUEST"),
+        ("POST", f"{V1}/refresh", b"{}", 400, "INVALID_REQUEST"),
+        ("POST", f"{V1}/refresh", b'{"all": true, "names": ["s.a"]}', 400, "INVALID_REQUEST"),
+    ],
+)
+def test_problems(unchanged: httpx.Client, method: str, path: str, body: bytes | None, status: int, code: str) -> None:
+    found = problem_of(unchanged.request(method, path, content=body, headers=JSON), status, code)
+    assert found["type"] == f"urn:trickle:error:{code}"
+    assert "Traceback" not in str(found)
+    assert unchanged.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_large_bodies(unchanged: httpx.Client, chunked: bool) -> None:
+    text = json.dumps({"sql": "x" * LONGEST_BODY}).encode()
+    content: Any = (text[at : at + 100_000] for at in range(0, len(text), 100_000)) if chunked else text
+    problem_of(unchanged.post(f"{V1}/sql", content=content, headers=JSON), 413, "INVALID_REQUEST")
+    almost = json.dumps({"sql": "x" * (LONGEST_BODY - 100)}).encode()
+    problem_of(unchanged.post(f"{V1}/sql", content=almost, headers=JSON), 400, "INVALID_STATEMENT")
+
+
+def test_an_unexpected_error(lake: CatalogStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    tr = engine(lake, settings)
+    tr.alerts = lambda limit: 1 // 0
+    with asking(app_over(tr)) as client:
+        found = problem_of(client.get(f"{V1}/alerts"), 500, "INTERNAL")
+        assert "division" not in str(found)
+        assert client.get(f"{V1}/sources").status_code == 200
+
+
+def test_a_catalog_that_is_gone(lake: CatalogStore, client: httpx.Client) -> None:
+    with lake.write() as tx:
+        tx.connection.exec_driver_sql("DROP TABLE trickle_settings")
+    problem_of(client.get("/readyz"), 500, "CATALOG_CORRUPT")
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_scheduler_that_was_stopped(lake: CatalogStore, settings: Settings) -> None:
+    tr = engine(lake, settings)
+    tr._scheduler.is_running = False
+    with asking(app_over(tr)) as client:
+        assert client.get("/readyz").status_code == 503
+
+
+def test_work_is_bounded(lake: CatalogStore, settings: Settings) -> None:
+    """One works, one waits, the third is refused; what the catalog tells is answered meanwhile."""
+    go, begun = threading.Event(), threading.Semaphore(0)
+
+    def verify(name: str, deep: bool) -> None:
+        begun.release()
+        assert go.wait(30)
+        raise TrickleError("SPARK_FAILED", f"{name} was looked at")
+
+    tr = engine(lake, settings)
+    tr.verify = verify
+    app = app_over(tr, work=Work(workers=1, waiting=1))
+    with asking(app) as client, ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(client.post, f"{V1}/stream-tables/s.a/verify", timeout=60) for _ in range(2)]
+        assert begun.acquire(timeout=30)
+        deadline = time.monotonic() + 30
+        while app.state.work._places._value and time.monotonic() < deadline:
+            time.sleep(0.01)
+        refused = client.post(f"{V1}/stream-tables/s.a/verify")
+        problem_of(refused, 503, "SERVICE_BUSY")
+        assert refused.headers["retry-after"] == "5"
+        assert client.get(f"{V1}/stream-tables").status_code == 200
+        go.set()
+        for each in asked:
+            assert "was looked at" in problem_of(each.result(), 503, "SPARK_FAILED")["detail"]
+        problem_of(client.post(f"{V1}/stream-tables/s.a/verify"), 503, "SPARK_FAILED")
+
+
+def test_the_end(lake: CatalogStore, settings: Settings) -> None:
+    """Streams are ended, what works is finished, what waits is refused, nothing new is accepted."""
+    go, begun = threading.Event(), threading.Event()
+
+    def verify(name: str, deep: bool) -> None:
+        begun.set()
+        assert go.wait(30)
+        raise TrickleError("SPARK_FAILED", "it was finished")
+
+    tr = engine(lake, settings)
+    tr.verify = verify
+    app = app_over(tr, work=Work(workers=1, waiting=9))
+
+    async def forever() -> AsyncIterator[str]:
+        yield "data: 1\n\n"
+        await asyncio.sleep(600)
+
+    @app.get("/events")
+    async def events() -> StreamingResponse:
+        return StreamingResponse(forever(), media_type="text/event-stream")
+
+    listener = listen("127.0.0.1", 0, has_token=False)
+    url = url_of(listener)
+    server = Server(app, listener)
+    server.start()
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as client, ThreadPoolExecutor(4) as pool:
+        first = pool.submit(client.post, f"{V1}/stream-tables/s.a/verify")
+        assert begun.wait(30)
+        second = pool.submit(client.post, f"{V1}/stream-tables/s.b/verify")
+        while app.state.work._places._value > 8:
+            time.sleep(0.01)
+        with client.stream("GET", "/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "data: 1"
+            stopping = pool.submit(server.stop)
+            assert [line for line in lines if line] == []  # it ends
+        problem_of(second.result(), 503, "SERVICE_BUSY")
+        assert not stopping.done()
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{url}/healthz", trust_env=False)
+        go.set()
+        assert problem_of(first.result(), 503, "SPARK_FAILED")["detail"] == "it was finished"
+        stopping.result(30)
+
+
+def test_the_page_of_the_api(unchanged: httpx.Client) -> None:
+    paths = unchanged.get("/openapi.json").json()["paths"]
+    page = unchanged.get("/docs").text
+    for path, methods in paths.items():
+        for method in methods:
+            assert f"<h3>{method.upper()} {path}</h3>" in page
+    assert not re.search(r"(src|href)=.?(https?:)?//", page)
+    assert '"if_exists"' not in page
+    assert "if_exists" in page
+    assert "RefreshResult" in page
