@@ -28,6 +28,7 @@ from spark_trickle.lake.cuts import Cuts, ReaderCut
 from spark_trickle.lake.jvm import active
 from spark_trickle.lake.protect import Protector
 from spark_trickle.lake.tables import Lake
+from spark_trickle.maintenance.run import Maintainer
 from spark_trickle.model import LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
 from spark_trickle.monitor import status as monitor
 from spark_trickle.monitor.statistics import Statistics, statistics
@@ -45,6 +46,7 @@ from spark_trickle.results import (
     PlannedRefresh,
     RefreshResult,
     StreamTableStatus,
+    Upkeep,
     Verification,
 )
 from spark_trickle.schedule import check_schedule
@@ -116,6 +118,7 @@ class Trickle:
             self.refresher = Refresher(self.store, settings, lake, attempts, heartbeat, Compiler(lake), protector)
             self._manager = Manager(self.refresher)
             self._inspector = Inspector(self.refresher)
+            self._maintainer = Maintainer(self.refresher)
             self._changes = ChangeReader(self.refresher, self.spark)
             self._scheduler = Scheduler(self.refresher, partial(clean_up, session, self.store, lake))
             opened.callback(self._scheduler.stop)
@@ -421,6 +424,15 @@ class Trickle:
 
     def cuts(self) -> tuple[NamedCut, ...]:
         return self.store.cuts()
+
+    # -- maintenance -----------------------------------------------------------------------------------------------
+
+    def maintain(self, *names: str, dry_run: bool = False) -> tuple[Upkeep, ...]:
+        """Rewrite small files, expire snapshots and delete what nobody needs, now: of these stream tables, or of all.
+
+        One pass for each; what is left for another one is said. `dry_run` says what would be done.
+        """
+        return tuple(self._maintainer.maintain([self._name(n) for n in names], dry_run=dry_run))
 
     # -- life ------------------------------------------------------------------------------------------------------
 

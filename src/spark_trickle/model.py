@@ -21,6 +21,7 @@ class Action(StrEnum):
     FULL = "FULL"
     REINITIALIZE = "REINITIALIZE"
     SKIP = "SKIP"
+    MAINTENANCE = "MAINTENANCE"  # no refresh: upkeep of its files, which changes no row
 
 
 class Mode(StrEnum):
@@ -259,6 +260,15 @@ class StreamTable:
         own = {s.name for s in self.states}
         found = {d.input: d for t in (*self.states, self) for d in t.dependencies if d.input not in own}
         return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """A snapshot of a table."""
+
+    id: int
+    at: datetime
+    is_current: bool = False  # or one of its ancestors
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,8 @@ class CatalogReader:
     def last_refreshes(self) -> dict[int, HistoryEntry]:
         """The newest refresh of each stream table, by its id."""
         h = tables.refresh_history
-        newest = select(func.max(h.c.id)).where(h.c.stream_table_id.is_not(None)).group_by(h.c.stream_table_id)
+        refreshes = and_(h.c.stream_table_id.is_not(None), _is_refresh(h))
+        newest = select(func.max(h.c.id)).where(refreshes).group_by(h.c.stream_table_id)
         found = self._rows(select(h).where(h.c.id.in_(newest)))
         return {int(row["stream_table_id"]): rows.history_entry(row) for row in found}
 
@@ -224,7 +225,8 @@ class CatalogReader:
         A group has all refreshes of a table with one outcome, and with a duration between two of the limits.
         """
         h = tables.refresh_history
-        over = [h.c.id > after, h.c.state != "RUNNING", h.c.name.not_like(f"{_HIDDEN}%", escape="!")]
+        public = h.c.name.not_like(f"{_HIDDEN}%", escape="!")
+        over = [h.c.id > after, h.c.state != "RUNNING", public, _is_refresh(h)]
         if upto is not None:
             over.append(h.c.id <= upto)
         took = func.coalesce(h.c.seconds, 0)
@@ -298,6 +300,19 @@ class CatalogReader:
         )
         return tuple(str(row["catalog_name"]) for row in self._rows(statement.order_by(p.c.catalog_name)))
 
+    def held_at(self, name: TableName) -> dict[str, str]:
+        """Where the private catalogs and cuts have a table of this name, by catalog."""
+        p = tables.iceberg_tables
+        here = and_(p.c.table_namespace == name.namespace, p.c.table_name == name.name, p.c.catalog_name != LAKE)
+        found = self._rows(select(p.c.catalog_name, p.c.metadata_location).where(here))
+        return {row["catalog_name"]: row["metadata_location"] for row in found if row["metadata_location"]}
+
+    def frontiers_at(self, name: TableName) -> frozenset[int]:
+        """The snapshots of a table that stream tables and state tables reflect."""
+        d = tables.dependencies
+        here = and_(d.c.input_namespace == name.namespace, d.c.input_name == name.name, d.c.snapshot_id.is_not(None))
+        return frozenset(int(row["snapshot_id"]) for row in self._rows(select(d.c.snapshot_id).where(here)))
+
     def is_held(self, location: str) -> bool:
         """Whether any catalog, the lake itself too, has a table whose files are in this folder."""
         p = tables.iceberg_tables
@@ -348,6 +363,11 @@ class CatalogReader:
         if due is not None:
             statement = statement.where(or_(g.c.not_before.is_(None), g.c.not_before <= due))
         return tuple(rows.garbage(row) for row in self._rows(statement))
+
+
+def _is_refresh(history: Any) -> Any:
+    """Upkeep is in the history, and is no refresh."""
+    return or_(history.c.action.is_(None), history.c.action != Action.MAINTENANCE.value)
 
 
 def unknown(name: TableName, known: Iterable[TableName]) -> TrickleError:

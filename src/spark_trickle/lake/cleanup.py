@@ -118,6 +118,8 @@ def sweep(session: SparkSession, store: CatalogStore) -> None:
         try:
             if item.kind == "file":
                 delete_files(session, [item.location])
+            elif item.kind == "files":
+                delete_files(session, item.location.split("\n"))
             elif item.kind != "table" or not _delete_table(session, store, item.location):
                 continue
             done.append(item.id)

@@ -34,7 +34,7 @@ def statistics(history: Iterable[HistoryEntry]) -> tuple[Statistics, ...]:
     """One for each stream table, in the order of their names."""
     of: dict[str, list[HistoryEntry]] = {}
     for entry in history:
-        if entry.state != "RUNNING":
+        if entry.state != "RUNNING" and entry.action is not Action.MAINTENANCE:
             of.setdefault(entry.name, []).append(entry)
     return tuple(_of(name, entries) for name, entries in sorted(of.items()))
 
