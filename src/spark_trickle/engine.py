@@ -120,7 +120,8 @@ class Trickle:
             self._inspector = Inspector(self.refresher)
             self._maintainer = Maintainer(self.refresher)
             self._changes = ChangeReader(self.refresher, self.spark)
-            self._scheduler = Scheduler(self.refresher, partial(clean_up, session, self.store, lake))
+            upkeep = partial(self._maintainer.next, "schedule") if settings.maintenance == "automatic" else None
+            self._scheduler = Scheduler(self.refresher, partial(clean_up, session, self.store, lake), upkeep=upkeep)
             opened.callback(self._scheduler.stop)
             self._cuts = Cuts(self.spark, settings, self.store, attempts, lake)
             clean_up(session, self.store, lake)
@@ -432,6 +433,10 @@ class Trickle:
 
         One pass for each; what is left for another one is said. `dry_run` says what would be done.
         """
+        if self.settings.maintenance == "off" and not dry_run:
+            raise TrickleError(
+                "INVALID_SETTING", "maintenance is off", hint="Set maintenance to manual, or use dry_run to see."
+            )
         return tuple(self._maintainer.maintain([self._name(n) for n in names], dry_run=dry_run))
 
     # -- life ------------------------------------------------------------------------------------------------------

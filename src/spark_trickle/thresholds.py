@@ -85,7 +85,7 @@ METADATA_SECONDS = 600
 # Files that one row of garbage names.
 GARBAGE_FILES = 200
 # Rows of the history that are deleted in one transaction. Not measured.
-TRIMMED_ROWS = 10_000
+TRIMMED_ROWS = 5_000
 
 # -- what AUTO does --------------------------------------------------------------------------------------------------
 
@@ -109,6 +109,11 @@ EXPLORED_ONCE = 0.5
 # The first fill of a stream table may have met a process that had just started, where plans take up to this many times
 # as long. Spark's first statements of a process take 3 to 10 times as long as its tenth.
 COLD_START = 4
+
+# -- monitoring --------------------------------------------------------------------------------------------------------
+
+# Seconds between which durations of refreshes are told apart, in `/metrics` and in what is kept of old history.
+DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 # -- elsewhere -------------------------------------------------------------------------------------------------------
 

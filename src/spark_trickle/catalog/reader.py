@@ -225,29 +225,8 @@ class CatalogReader:
         A group has all refreshes of a table with one outcome, and with a duration between two of the limits.
         """
         h = tables.refresh_history
-        public = h.c.name.not_like(f"{_HIDDEN}%", escape="!")
-        over = [h.c.id > after, h.c.state != "RUNNING", public, _is_refresh(h)]
-        if upto is not None:
-            over.append(h.c.id <= upto)
-        took = func.coalesce(h.c.seconds, 0)
-        bucket = case(*((took <= limit, n) for n, limit in enumerate(limits)), else_=len(limits))
-        keys = [h.c.stream_table_id, h.c.state, h.c.action, bucket.label("bucket")]
-        sums = [func.sum(c).label(c.name) for c in (h.c.seconds, h.c.rows_inserted, h.c.rows_updated, h.c.rows_deleted)]
-        statement = select(*keys, func.count().label("refreshes"), *sums).where(*over).group_by(*keys)
-        return tuple(
-            RefreshSum(
-                stream_table_id=row["stream_table_id"],
-                state=row["state"],
-                action=row["action"],
-                bucket=row["bucket"],
-                refreshes=int(row["refreshes"]),
-                seconds=float(row["seconds"] or 0),
-                rows_inserted=int(row["rows_inserted"]),
-                rows_updated=int(row["rows_updated"]),
-                rows_deleted=int(row["rows_deleted"]),
-            )
-            for row in self._rows(statement)
-        )
+        between = h.c.id > after if upto is None else and_(h.c.id > after, h.c.id <= upto)
+        return sums(self._rows(sums_of(between, limits)))
 
     def refresh_entry(self, refresh_id: str) -> HistoryEntry | None:
         """The history of one refresh; after OutcomeUnknown its state tells whether the publish happened."""
@@ -368,6 +347,35 @@ class CatalogReader:
 def _is_refresh(history: Any) -> Any:
     """Upkeep is in the history, and is no refresh."""
     return or_(history.c.action.is_(None), history.c.action != Action.MAINTENANCE.value)
+
+
+def sums_of(chosen: Any, limits: Sequence[float]) -> Select[Any]:
+    """Of these rows of the history, the refreshes of public stream tables that are over, in groups."""
+    h = tables.refresh_history
+    public = h.c.name.not_like(f"{_HIDDEN}%", escape="!")
+    over = and_(chosen, h.c.state != "RUNNING", public, _is_refresh(h))
+    took = func.coalesce(h.c.seconds, 0)
+    bucket = case(*((took <= limit, n) for n, limit in enumerate(limits)), else_=len(limits))
+    keys = [h.c.stream_table_id, h.c.state, h.c.action, bucket.label("bucket")]
+    added = [func.sum(c).label(c.name) for c in (h.c.seconds, h.c.rows_inserted, h.c.rows_updated, h.c.rows_deleted)]
+    return select(*keys, func.count().label("refreshes"), *added).where(over).group_by(*keys)
+
+
+def sums(found: Iterable[RowMapping]) -> tuple[RefreshSum, ...]:
+    return tuple(
+        RefreshSum(
+            stream_table_id=row["stream_table_id"],
+            state=row["state"],
+            action=row["action"],
+            bucket=row["bucket"],
+            refreshes=int(row["refreshes"]),
+            seconds=float(row["seconds"] or 0),
+            rows_inserted=int(row["rows_inserted"]),
+            rows_updated=int(row["rows_updated"]),
+            rows_deleted=int(row["rows_deleted"]),
+        )
+        for row in found
+    )
 
 
 def unknown(name: TableName, known: Iterable[TableName]) -> TrickleError:

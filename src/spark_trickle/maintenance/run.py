@@ -8,6 +8,8 @@ frontiers of consumers move along. Files go later, when no reader can be at them
 from __future__ import annotations
 
 import logging
+import math
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +20,7 @@ from spark_trickle.catalog.connection import OutcomeUnknown
 from spark_trickle.catalog.frontier import location_of
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.reader import unknown
+from spark_trickle.catalog.retention import trim_history
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.cleanup import delete_files, sweep
 from spark_trickle.lake.files import FileReader, FileState
@@ -44,6 +47,7 @@ from spark_trickle.thresholds import METADATA_SECONDS
 _log = logging.getLogger(__name__)
 
 _NOTHING = "nothing is to be done"
+_TRIM_SECONDS = 3600.0
 
 
 class _LeftAlone(Exception):
@@ -63,7 +67,8 @@ class Looked:
 @dataclass(slots=True)
 class Maintainer:
     refresher: Refresher
-    _seen: dict[int, str] = field(default_factory=dict)  # metadata files that needed nothing, by id of the table
+    _seen: dict[int, str] = field(default_factory=dict)  # metadata files that were looked at, by id of the table
+    _trimmed_at: float = -math.inf
 
     # -- what is asked for -----------------------------------------------------------------------------------------
 
@@ -76,16 +81,34 @@ class Maintainer:
         found = []
         for owner in (known[n] for n in names or sorted(known)):
             found += self._look_only(owner) if dry_run else self._pass(owner, by)
+        if not dry_run and not names:
+            self._trimmed_at = -math.inf
+            self._trim_history()
         return found
 
     def next(self, by: str) -> list[Upkeep]:
-        """A pass for the first stream table that needs one; nothing if none does."""
+        """A pass for the first stream table that needs one; nothing if none does.
+
+        One that has not moved since it was looked at needs no more than it did then.
+        """
+        self._trim_history()
         for owner in self.refresher.known().values():
-            if any(self._seen.get(t.id) != t.published_pointer for t in (owner, *owner.states)):
-                if any(looked.need for looked in self._look_all(owner, datetime.now(UTC))):
-                    return self._pass(owner, by)
-                self._seen |= {t.id: t.published_pointer or "" for t in (owner, *owner.states)}
+            at = {t.id: t.published_pointer or "" for t in (owner, *owner.states)}
+            if at.items() <= self._seen.items():
+                continue
+            needed = any(looked.need for looked in self._look_all(owner, datetime.now(UTC)))
+            self._seen |= at
+            if needed:
+                return self._pass(owner, by)
         return []
+
+    def _trim_history(self) -> None:
+        """Delete old history, now and then."""
+        now = time.monotonic()
+        if now - self._trimmed_at >= _TRIM_SECONDS:
+            self._trimmed_at = now
+            keep = timedelta(seconds=parse_duration(self.refresher.settings.history_retain))
+            trim_history(self.refresher.store, datetime.now(UTC) - keep)
 
     @property
     def rules(self) -> Rules:
