@@ -118,9 +118,9 @@ class Trickle:
             self.refresher = Refresher(self.store, settings, lake, attempts, heartbeat, Compiler(lake), protector)
             self._manager = Manager(self.refresher)
             self._inspector = Inspector(self.refresher)
-            self._maintainer = Maintainer(self.refresher)
+            self.maintainer = Maintainer(self.refresher)
             self._changes = ChangeReader(self.refresher, self.spark)
-            upkeep = partial(self._maintainer.next, "schedule") if settings.maintenance == "automatic" else None
+            upkeep = partial(self.maintainer.next, "schedule") if settings.maintenance == "automatic" else None
             self._scheduler = Scheduler(self.refresher, partial(clean_up, session, self.store, lake), upkeep=upkeep)
             opened.callback(self._scheduler.stop)
             self._cuts = Cuts(self.spark, settings, self.store, attempts, lake)
@@ -437,7 +437,7 @@ class Trickle:
             raise TrickleError(
                 "INVALID_SETTING", "maintenance is off", hint="Set maintenance to manual, or use dry_run to see."
             )
-        return tuple(self._maintainer.maintain([self._name(n) for n in names], dry_run=dry_run))
+        return tuple(self.maintainer.maintain([self._name(n) for n in names], dry_run=dry_run))
 
     # -- life ------------------------------------------------------------------------------------------------------
 
