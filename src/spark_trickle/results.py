@@ -271,10 +271,11 @@ class Upkeep:
     files_unneeded: int = 0  # that no snapshot refers to any more: they go after `reader_grace`
     metadata_deleted: int = 0  # metadata files
     seconds: float = 0.0
+    failed: bool = False  # the reason is an error
 
     def __str__(self) -> str:
         if not self.done:
-            return f"{self.name}: {self.reason}"
+            return f"{self.name}: {'FAILED, ' if self.failed else ''}{self.reason}"
         what = []
         if self.bytes_rewritten:
             size = self.bytes_rewritten / 1e6

@@ -80,8 +80,6 @@ MANY_DELETED = 0.3
 REWRITTEN_BYTES = 256_000_000
 # Expired snapshots for which a pass begins: it costs about what a small refresh does (make long-run).
 EXPIRED_AT_ONCE = 20
-# Seconds that a metadata file stays after its successor: readers open it once, when they begin.
-METADATA_SECONDS = 600
 # Files that one row of garbage names.
 GARBAGE_FILES = 200
 # Rows of the history that are deleted in one transaction. Not measured.

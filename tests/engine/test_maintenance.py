@@ -12,7 +12,6 @@ import pytest
 
 from spark_trickle import Action, Trickle, TrickleError, connect
 from spark_trickle.lake import jvm
-from spark_trickle.maintenance import run as maintenance
 from spark_trickle.model import TableName
 from tests.conftest import QUICK
 from tests.engine.lakes import other_session, private_catalogs, rows, unreferenced
@@ -133,9 +132,8 @@ def test_nobody_notices(tr: Trickle) -> None:
     tr.drop_stream_table("s.with_state")
 
 
-def test_readers_are_left_alone(tr: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_are_left_alone(tr: Trickle) -> None:
     """A consumer that lags, an open cut, a named one, time travel. When they are gone the files go."""
-    monkeypatch.setattr(maintenance, "METADATA_SECONDS", 0)
     query = "SELECT * FROM s.groups ORDER BY 1, 2, 3, 4"
     tr.create_cut("kept")
     with tr.cut() as cut:

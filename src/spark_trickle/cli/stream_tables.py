@@ -374,6 +374,8 @@ def maintain(
     with open_lake(out) as tr, out.progress("Maintaining"):
         found = tr.maintain(*names or (), dry_run=dry_run)
     out.show(found)
+    if any(upkeep.failed for upkeep in found):
+        raise typer.Exit(1)
 
 
 # In the order of the help text.

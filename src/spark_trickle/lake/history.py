@@ -21,6 +21,17 @@ class Snapshots:
     snapshots: tuple[SnapshotFacts, ...]  # in the order they were made
     referred: frozenset[int]  # by tags and branches
     properties: Mapping[str, str]  # of the table
+    summary: Mapping[str, str]  # of the current snapshot
+
+    @property
+    def files(self) -> int:
+        """Data files."""
+        return int(self.summary.get("total-data-files") or 0)
+
+    def few_files(self, few: int) -> bool:
+        """Whether there are fewer data files than that, and no deletes."""
+        told = "total-data-files" in self.summary and "total-delete-files" in self.summary
+        return told and self.files < few and self.summary["total-delete-files"] == "0"
 
 
 def snapshots_of(lake: Lake, location: str) -> Snapshots:
@@ -31,7 +42,8 @@ def snapshots_of(lake: Lake, location: str) -> Snapshots:
     parents = held.pluck(listed, (_SNAPSHOT, "parentId"))
     times = held.pluck(listed, (_SNAPSHOT, "timestampMillis"))
     parent = {id: int(p) if p else None for id, p in zip(ids, parents, strict=True)}
-    current = int(metadata.currentSnapshot().snapshotId())
+    head = metadata.currentSnapshot()
+    current = int(head.snapshotId())
     line: set[int] = set()
     at: int | None = current
     while at is not None and at in parent and at not in line:
@@ -41,7 +53,7 @@ def snapshots_of(lake: Lake, location: str) -> Snapshots:
     referred = frozenset(int(i) for i in held.pluck(refs, ("org.apache.iceberg.SnapshotRef", "snapshotId")))
     moments = [datetime.fromtimestamp(int(t) / 1000, UTC) for t in times]
     found = (SnapshotFacts(i, m, is_current=i in line) for i, m in zip(ids, moments, strict=True))
-    return Snapshots(current, tuple(found), referred, dict(metadata.properties()))
+    return Snapshots(current, tuple(found), referred, dict(metadata.properties()), dict(head.summary()))
 
 
 def metadata_files(lake: Lake, location: str) -> list[tuple[str, datetime]]:

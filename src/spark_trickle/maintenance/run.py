@@ -42,7 +42,7 @@ from spark_trickle.refresh.situation import Cut, foreign
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.results import HistoryEntry, Upkeep
 from spark_trickle.schedule import parse_duration
-from spark_trickle.thresholds import METADATA_SECONDS
+from spark_trickle.spark.analyze import spark_error
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,8 @@ class Looked:
     table: StreamTable
     pointer: Pointer
     need: Need
-    files: tuple[FileState, ...]
+    files: int
+    states: tuple[FileState, ...]  # of its files, where they may have to be rewritten
 
 
 @dataclass(slots=True)
@@ -116,6 +117,10 @@ class Maintainer:
         age = timedelta(seconds=parse_duration(s.retain))
         return Rules(age, s.retain_snapshots, s.target_file_size, s.compact_files)
 
+    @property
+    def _grace(self) -> timedelta:
+        return timedelta(seconds=parse_duration(self.refresher.settings.reader_grace))
+
     # -- looking ---------------------------------------------------------------------------------------------------
 
     def _look_only(self, owner: StreamTable) -> list[Upkeep]:
@@ -123,7 +128,7 @@ class Maintainer:
         for table in (owner, *owner.states):
             try:
                 looked = self._look(table, datetime.now(UTC))
-                found.append(Upkeep(str(table.name), False, str(looked.need.reason or _NOTHING), len(looked.files)))
+                found.append(Upkeep(str(table.name), False, str(looked.need.reason or _NOTHING), looked.files))
             except (TrickleError, _LeftAlone) as error:
                 found.append(Upkeep(str(table.name), False, str(error)))
         return found
@@ -146,16 +151,25 @@ class Maintainer:
             raise _LeftAlone(f"the next refresh recomputes it: {others}")
         held = snapshots_of(r.lake, pointer.location)
         rules = self.rules.of(held.properties)
-        pinned = r.lake.table(pointer.location, str(table.name))
-        reader = FileReader(r.lake.session, pinned)
-        files = reader.plan(held.current)
+        if not held.few_files(rules.min_files):
+            files, stored = self._files(table, pointer, held.current)
+        else:
+            files, stored = (), []
+        return Looked(table, pointer, need(stored, self._expirable(table, held, rules, now), rules), held.files, files)
+
+    def _files(
+        self, table: StreamTable, pointer: Pointer, snapshot: int
+    ) -> tuple[tuple[FileState, ...], list[StoredFile]]:
+        r = self.refresher
+        reader = FileReader(r.lake.session, r.lake.table(pointer.location, str(table.name)))
+        files = reader.plan(snapshot)
         places = reader.partitions(files)
         stored = [
             StoredFile(f.path, place, f.size, f.rows, f.rows if f.live_rows is None else f.live_rows)
             for f, place in zip(files, places, strict=True)
             if all(d.is_vector for d in f.deletes)
         ]
-        return Looked(table, pointer, need(stored, self._expirable(table, held, rules, now), rules), files)
+        return files, stored
 
     def _expirable(self, table: StreamTable, held: Snapshots, rules: Rules, now: datetime) -> tuple[int, ...]:
         """The snapshots of a table that nobody needs."""
@@ -185,14 +199,21 @@ class Maintainer:
                     found.append(self._maintain(table, lease, by))
                 except _LeftAlone as error:
                     found.append(Upkeep(str(table.name), False, str(error)))
-                except TrickleError as error:
-                    _log.warning("%s is not maintained: %s", table.name, error)
-                    found.append(Upkeep(str(table.name), False, str(error)))
+                except Exception as error:
+                    found.append(self._failed(table, spark_error(error)))
         finally:
             r.heartbeat.give_back(lease)
         if r.store.garbage(datetime.now(UTC), limit=1):
             sweep(r.lake.session, r.store)
         return found
+
+    def _failed(self, table: StreamTable, error: TrickleError) -> Upkeep:
+        """Said, and nothing more: the table is as it was, and its refreshes go on."""
+        _log.warning("maintenance of %s failed: %s", table.name, error)
+        message = f"maintenance of {table.name} failed: {error.message}"
+        with self.refresher.store.write() as tx:
+            tx.add_alert("MAINTENANCE_FAILED", message, name=str(table.name))
+        return Upkeep(str(table.name), False, str(error), failed=True)
 
     def _maintain(self, table: StreamTable, lease: Lease, by: str) -> Upkeep:
         r, stages, started = self.refresher, Stages(), datetime.now(UTC)
@@ -202,11 +223,12 @@ class Maintainer:
         if found.reason is None:
             deleted = self._delete_metadata(table, looked.pointer.location)
             said = _NOTHING if not deleted else "old metadata files"
-            return Upkeep(str(table.name), bool(deleted), said, len(looked.files), metadata_deleted=deleted)
-        by_path = {f.path: f for f in looked.files}
+            return Upkeep(str(table.name), bool(deleted), said, looked.files, metadata_deleted=deleted)
+        by_path = {f.path: f for f in looked.states}
         chosen = [by_path[p] for p in found.rewrite]
         size = sum(f.size for f in chosen)
         with r.attempts.begin({table.name: looked.pointer}) as attempt:
+            attempt.apply(r.pins(table))  # names may differ in case alone
             attempt.tune(small=size <= r.settings.target_file_size)
             staging = Staging.onto(attempt, table.name, table.file_schema)
             before = staging.head
@@ -224,7 +246,7 @@ class Maintainer:
                     str(table.name),
                     True,
                     str(found.reason),
-                    files_before=len(looked.files),
+                    files_before=looked.files,
                     files_after=int(facts.get("total-data-files") or 0),
                     files_left=found.left,
                     bytes_rewritten=size,
@@ -273,8 +295,8 @@ class Maintainer:
             snapshot_id=staging.head,
             bytes_read=result.bytes_rewritten,
         )
-        grace = timedelta(seconds=parse_duration(self.refresher.settings.reader_grace))
-        return UpkeepChange(table, history, staging.location, staging.head, before, tuple(garbage), now + grace)
+        keep = now + self._grace
+        return UpkeepChange(table, history, staging.location, staging.head, before, tuple(garbage), keep)
 
     def _discard(self, staging: Staging, error: BaseException) -> None:
         """Delete the files of a pass that failed, unless it was published after all."""
@@ -296,7 +318,7 @@ class Maintainer:
         names = {place.rpartition("/")[2] for place in held}  # a listing may spell the folder in another way
         listed = metadata_files(r.lake, location)
         by_name = {path.rpartition("/")[2]: path for path, _ in listed}
-        limit = datetime.now(UTC) - timedelta(seconds=METADATA_SECONDS)
+        limit = datetime.now(UTC) - self._grace
         old = superseded([(path.rpartition("/")[2], at) for path, at in listed], names, limit)
         delete_files(r.lake.session, [by_name[name] for name in old])
         return len(old)
