@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -223,3 +224,21 @@ def test_others(tr: Trickle) -> None:
     tr.refresh("s.groups", mode="full")
     with pytest.raises(TrickleError, match="there is no stream table"):
         tr.maintain("s.nothing")
+
+
+def test_by_itself(tr: Trickle) -> None:
+    """The scheduler looks after what moved, one pass at a time, and then it is quiet."""
+    work(tr, 3, ["s.rows", "s.groups"])
+
+    def done() -> Counter[str]:
+        found = (h for h in tr.history(limit=50) if h.action is Action.MAINTENANCE and h.initiated_by == "schedule")
+        return Counter(h.name for h in found)
+
+    tr.start()
+    deadline = time.monotonic() + 60
+    while not {"s.rows", "s.groups"} <= set(done()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    tr.stop()
+    assert {"s.rows", "s.groups"} <= set(done())
+    assert max(done().values()) == 1
+    assert {r.action for r in tr.refresh(["s.rows", "s.groups"])} == {Action.NO_DATA}
