@@ -5,7 +5,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale tpch fuzz fuzz-rules events soak load kills cluster clean
+.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale long-run tpch fuzz fuzz-rules events soak load kills cluster clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench-feed: setup ## Measure the change feed of a table of 200 files of which on
 
 bench-scale: setup ## Measure refreshes against plain queries on a large TPC-H lake: SF=10 LAKE=FOLDER, which is kept (hours)
 	$(BIN)/python benchmarks/scale.py --sf $(SF) $(if $(LAKE),--lake $(LAKE)) $(ARGS)
+
+long-run: setup ## Does the last of many small refreshes cost what the tenth did, with and without maintenance (REFRESHES=2000; hours)
+	$(BIN)/python benchmarks/long_run.py --refreshes $(or $(REFRESHES),2000) $(ARGS)
 
 tpch: setup ## Keep the 22 queries of TPC-H through rounds of changes, against FULL (SF=1, scale factor)
 	$(BIN)/python benchmarks/tpch.py --sf $(SF) $(ARGS)

@@ -42,7 +42,7 @@ from pydantic_settings import (
 )
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.schedule import check_schedule
+from spark_trickle.schedule import check_schedule, parse_duration
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -275,6 +275,50 @@ class Settings(BaseSettings):
         "a snapshot once the source has moved past it, at most one commit per source and refresh; `always` tags every "
         "one; `off` sets none and removes those there are.",
     )
+    maintenance: Literal["automatic", "manual", "off"] = Field(
+        "automatic",
+        description="Compaction of stream tables, expiry of their snapshots, old files and old history. `automatic`: "
+        "the scheduler that leads does it between refreshes; `manual`: `trickle maintain` only; `off`: never "
+        "(maintenance.md).",
+        json_schema_extra=LIVE,
+    )
+    retain: str = Field(
+        "7d",
+        description="How long a stream table can be read as it was: snapshots that are older expire. Named cuts keep "
+        "theirs for as long as they are.",
+        json_schema_extra=LIVE,
+    )
+    retain_snapshots: int = Field(
+        100,
+        ge=2,
+        description="How many snapshots of a stream table are kept at most, the newest. Every refresh writes them all "
+        "into its metadata file.",
+        json_schema_extra=LIVE,
+    )
+    reader_grace: str = Field(
+        "1h",
+        description="How long files stay that no snapshot refers to any more, for reads that began before and are not "
+        "at a cut.",
+        json_schema_extra=LIVE,
+    )
+    history_retain: str = Field(
+        "30d",
+        description="How long refreshes stay in the history. The totals of `/metrics` go on counting them.",
+        json_schema_extra=LIVE,
+    )
+    target_file_size: int = Field(
+        128_000_000,
+        ge=1_000_000,
+        description="Bytes of a data file that compaction aims at. A table's own `write.target-file-size-bytes` goes "
+        "before it.",
+        json_schema_extra=LIVE,
+    )
+    compact_files: int = Field(
+        16,
+        ge=2,
+        description="Small files of about one size, in one partition, that are merged when there are so many.",
+        json_schema_extra=LIVE,
+    )
     log_level: Literal["OFF", "ERROR", "WARN", "INFO", "DEBUG"] = Field(
         "ERROR", description="Spark's log level. Above ERROR, everything Spark writes goes to standard error."
     )
@@ -478,6 +522,15 @@ class Settings(BaseSettings):
             ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise ValueError("no such time zone; write it as UTC or Europe/Berlin") from None
+        return value
+
+    @field_validator("retain", "reader_grace", "history_retain")
+    @classmethod
+    def _duration(cls, value: str) -> str:
+        try:
+            parse_duration(value)
+        except TrickleError as error:
+            raise ValueError(f"{error.message}: write it as '30m', '1h 30m' or '7d'") from None
         return value
 
     @field_validator("default_schedule")

@@ -31,6 +31,7 @@ from spark_trickle.lake.jvm import active
 from spark_trickle.lake.protect import Protector
 from spark_trickle.lake.retention import expiring
 from spark_trickle.lake.tables import Lake
+from spark_trickle.maintenance.run import Maintainer
 from spark_trickle.model import Action, LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
 from spark_trickle.monitor import status as monitor
 from spark_trickle.monitor.compliance import Compliance, compliance
@@ -54,6 +55,7 @@ from spark_trickle.results import (
     PlannedRefresh,
     RefreshResult,
     StreamTableStatus,
+    Upkeep,
     Verification,
 )
 from spark_trickle.schedule import check_schedule
@@ -127,8 +129,10 @@ class Trickle:
             self.refresher = Refresher(self.store, settings, lake, attempts, heartbeat, Compiler(lake), protector)
             self._manager = Manager(self.refresher)
             self._inspector = Inspector(self.refresher)
+            self.maintainer = Maintainer(self.refresher)
             self._changes = ChangeReader(self.refresher, self.spark)
-            self._scheduler = Scheduler(self.refresher, partial(clean_up, session, self.store, lake))
+            upkeep = partial(self.maintainer.next, "schedule")
+            self._scheduler = Scheduler(self.refresher, partial(clean_up, session, self.store, lake), upkeep=upkeep)
             opened.callback(self._scheduler.stop)
             self._watch = Watch(
                 self.store,
@@ -537,6 +541,19 @@ class Trickle:
 
     def cuts(self) -> tuple[NamedCut, ...]:
         return self.store.cuts()
+
+    # -- maintenance -----------------------------------------------------------------------------------------------
+
+    def maintain(self, *names: str, dry_run: bool = False) -> tuple[Upkeep, ...]:
+        """Rewrite small files, expire snapshots and delete what nobody needs, now: of these stream tables, or of all.
+
+        One pass for each; what is left for another one is said. `dry_run` says what would be done.
+        """
+        if self.settings.maintenance == "off" and not dry_run:
+            raise TrickleError(
+                "INVALID_SETTING", "maintenance is off", hint="Set maintenance to manual, or use dry_run to see."
+            )
+        return tuple(self.maintainer.maintain([self._name(n) for n in names], dry_run=dry_run))
 
     # -- life ------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ class Action(StrEnum):
     FULL = "FULL"
     REINITIALIZE = "REINITIALIZE"
     SKIP = "SKIP"
+    MAINTENANCE = "MAINTENANCE"  # no refresh: upkeep of its files, which changes no row
 
 
 class Mode(StrEnum):
@@ -317,6 +318,15 @@ class Lineage:
 
     columns: Mapping[str, Origins]
     rows: Origins
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """A snapshot of a table."""
+
+    id: int
+    at: datetime
+    is_current: bool = False  # or one of its ancestors
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,6 +258,37 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What one pass of maintenance did to a stream table or hidden state table, or would do."""
+
+    name: str
+    done: bool  # False: nothing was to be done, or it could not be done now, or only looked at
+    reason: str
+    files_before: int = 0  # data files
+    files_after: int = 0
+    files_left: int = 0  # small files that wait for the next pass
+    bytes_rewritten: int = 0
+    snapshots_expired: int = 0
+    files_unneeded: int = 0  # that no snapshot refers to any more: they go after `reader_grace`
+    metadata_deleted: int = 0  # metadata files
+    seconds: float = 0.0
+    failed: bool = False  # the reason is an error
+
+    def __str__(self) -> str:
+        if not self.done:
+            return f"{self.name}: {'FAILED, ' if self.failed else ''}{self.reason}"
+        what = []
+        if self.bytes_rewritten:
+            size = self.bytes_rewritten / 1e6
+            what.append(f"{self.files_before} data files are {self.files_after} ({size:.1f} MB rewritten)")
+        if self.snapshots_expired:
+            what.append(f"{self.snapshots_expired} snapshots expired, {self.files_unneeded} files are unneeded")
+        if self.metadata_deleted:
+            what.append(f"{self.metadata_deleted} old metadata files deleted")
+        return f"{self.name}: {', '.join(what)} in {self.seconds:.2f} s ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """Whether a stream table equals its definition at its frontier, as multisets."""
 

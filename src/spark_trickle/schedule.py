@@ -119,6 +119,18 @@ def check_schedule(text: str | None, shortest: float) -> str | None:
     return text.strip()
 
 
+def parse_duration(text: str) -> int:
+    """Seconds of a duration.
+
+    >>> parse_duration("1h 30m")
+    5400
+    """
+    seconds = duration_seconds(text.strip())
+    if seconds is None:
+        raise TrickleError("INVALID_SETTING", f"{text!r} is no duration", hint="Write it as '30m', '1h 30m' or '7d'.")
+    return seconds
+
+
 def duration_seconds(text: str) -> int | None:
     """The length of a duration such as '1h 30m'; None for anything else."""
     text = text.lower()

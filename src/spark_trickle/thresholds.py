@@ -71,6 +71,25 @@ LOG_ENTRIES = 500
 # Rows of a delta up to which its log entry is one file. Not measured.
 LOG_FILE_ROWS = 100_000
 
+# -- maintenance ------------------------------------------------------------------------------------------------------
+
+# Files below this are merged with each other, whatever their size: what a file costs a reader is opening it.
+TINY_BYTES = 1_000_000
+# Larger ones are merged with those up to this many times as large. A row is then written again once per tier. Not
+# measured.
+TIER = 8
+# Share of deleted rows from which on a file is written anew. After it as many rows must be deleted again for the next
+# time, so a deleted row costs at most 1 / 0.3 rows written. Not measured.
+MANY_DELETED = 0.3
+# Bytes of data files that one pass rewrites, so that a refresh waits for it some seconds at most. Not measured.
+REWRITTEN_BYTES = 256_000_000
+# Expired snapshots for which a pass begins: it costs about what a small refresh does (make long-run).
+EXPIRED_AT_ONCE = 20
+# Files that one row of garbage names.
+GARBAGE_FILES = 200
+# Rows of the history that are deleted in one transaction. Not measured.
+TRIMMED_ROWS = 5_000
+
 # -- what AUTO does --------------------------------------------------------------------------------------------------
 
 # A past DIFFERENTIAL says something about this one only if this change has at least that share of its rows.
@@ -93,6 +112,11 @@ EXPLORED_ONCE = 0.5
 # The first fill of a stream table may have met a process that had just started, where plans take up to this many times
 # as long. Spark's first statements of a process take 3 to 10 times as long as its tenth.
 COLD_START = 4
+
+# -- monitoring --------------------------------------------------------------------------------------------------------
+
+# Seconds between which durations of refreshes are told apart, in `/metrics` and in what is kept of old history.
+DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 # -- elsewhere -------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,8 @@ from spark_trickle.cli.app import app, hoist, run
 COMMANDS = [
     *("init", "sql", "create", "alter", "drop", "refresh", "status", "history"),
     *("explain", "describe", "changes", "check", "verify", "function", "source", "demo", "doctor", "version"),
-    *("up", "suspend", "resume", "enable", "disable", "graph", "alerts"),
+    *("up", "suspend", "resume", "enable", "disable", "graph", "alerts", "maintain"),
+    *("health", "statistics", "compliance", "pending", "sources", "lineage"),
 ]
 
 

@@ -42,15 +42,18 @@ def unreferenced(tr: Trickle, names: Iterable[str]) -> set[str]:
     assert warehouse is not None
     on_disk: set[str] = set()
     referred: set[str] = set()
-    handles, io = jvm.handles(tr.spark), jvm.file_io(tr.spark)
+    handles, io, manifests = jvm.handles(tr.spark), jvm.file_io(tr.spark), jvm.manifests(tr.spark)
     pointers = {str(p.name): p for p in tr.store.pointers().values()}
     for name in names:
         metadata = tr.refresher.lake.metadata(pointers[name].location)
         folder = Path(_plain(str(metadata.location()))) / "data"
         on_disk |= {str(f) for f in folder.rglob("*") if f.is_file() and not f.name.endswith(".crc")}
+        table = tr.refresher.lake.table(pointers[name].location, name)
         for snapshot in metadata.snapshots():
-            for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
-                referred |= {_plain(f) for f in handles.pluck(added, _LOCATION)}
+            # Not what it added: that of an expired one may still be there.
+            data, deletes = snapshot.dataManifests(io), snapshot.deleteManifests(io)
+            referred |= {_plain(f) for f in handles.pluck(manifests.dataFiles(data, table), _LOCATION)}
+            referred |= {_plain(f) for f in handles.pluck(manifests.deleteFiles(deletes, table), _LOCATION)}
     return on_disk - referred
 
 

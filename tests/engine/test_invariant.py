@@ -42,6 +42,7 @@ few = settings(
 )
 
 
+MAINTAINED = 5  # stream tables at each step
 THREADS = 3  # most of a small query is planning, which uses one core
 
 
@@ -113,6 +114,17 @@ class World:
                 wrong.append(f"{verification}\n  {result}\n  {d.sql}")
         assert not wrong, "\n".join(wrong)
 
+    def maintain(self, some: Sequence[Definition]) -> None:
+        """Upkeep of some of them changes nothing, and the next step goes on from there."""
+        names = [f"s.{d.name}" for d in some]
+        self.log.append(f"-- maintain {' '.join(names)}")
+        found = self.tr.maintain(*names)
+        assert not any(u.failed for u in found), found
+        assert any(u.bytes_rewritten for u in found), found
+        wrong = [str(v) for v in (self.tr.verify(n, deep=True) for n in names) if not v.equal]
+        assert not wrong, "\n".join(wrong)
+        assert {self.tr.refresh(n).action for n in names} == {Action.NO_DATA}
+
     def check_plainly(self) -> None:
         """The same without any of our SQL: both sides as a reader sees them, counted in Python."""
         with ThreadPoolExecutor(THREADS) as pool:
@@ -149,7 +161,9 @@ def plain(d: Definition, row: Any) -> tuple[Any, ...]:
 @pytest.fixture(scope="module")
 def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     print(f"INVARIANT_SEED={SEED}")
-    with connect(tmp_path_factory.mktemp("invariant") / "lake", shuffle_partitions=2, max_change_ratio=1e6) as tr:
+    often = {"compact_files": 2, "retain_snapshots": 2, "reader_grace": "0s"}
+    place = tmp_path_factory.mktemp("invariant") / "lake"
+    with connect(place, shuffle_partitions=2, max_change_ratio=1e6, **often) as tr:
         tr.sql("CREATE NAMESPACE s")
         made = World(tr, DEFINITIONS)
         made.fill(random.Random(SEED), 40)
@@ -175,6 +189,7 @@ def test_equal_after_every_refresh(world: World, statements: list[str]) -> None:
         world.check(changed, world.refresh(together=world.steps % 2 == 0))
         if world.steps % 2 == 1:
             world.check_plainly()
+        world.maintain(random.Random(SEED + world.steps).sample(world.definitions, MAINTAINED))
 
 
 def test_optimizations_change_nothing(world: World) -> None:

@@ -33,6 +33,9 @@ from tests.jvm import PLANNING_JAVA
 # Every query is new and its tables are tiny: compiling code and adapting plans take longer than running them.
 LAKE: dict[str, Any] = {
     "shuffle_partitions": 2,
+    "compact_files": 2,
+    "retain_snapshots": 2,
+    "reader_grace": "0s",
     "spark_conf": {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -60,6 +63,7 @@ SET_BETWEEN = {
     "spark.sql.orderByOrdinal": "false",
     "spark.sql.legacy.timeParserPolicy": "LEGACY",
 }
+MAINTAINED = 0.3  # of the stream tables, after a refresh
 LARGE = order.LARGE
 THREADS = 3  # most of a small query is planning, which uses one core
 X = TypeVar("X")
@@ -235,10 +239,24 @@ class World:
         tr = self.foreign if self.foreign is not None and number % 2 else self.tr
         with set_for_a_while(tr, SET_BETWEEN if self.foreign is not None and not number % 2 else {}):
             self.map(lambda o: self._refresh(tr, o, number), alive)
+        self.map(lambda o: self._maintain(o, number), [o for o in alive if o.alive])
         again = [o for o in alive if o.alive and (o.verdict is Verdict.DIFFERENTIAL or last)]
         self.map(lambda o: self._compare(o, number), again)
         if last:  # what the engine says of itself must be true as well
             self.map(lambda o: self._verify(o, number), [o for o in again if o.alive])
+
+    def _maintain(self, outcome: Outcome, number: int) -> None:
+        """Some of them: what is compared, and refreshed next, has other files then."""
+        if random.Random(f"{outcome.case.query.sql} {number}").random() >= MAINTAINED:
+            return
+        try:
+            with outcome.timed("maintain"):
+                failed = [u for u in self.tr.maintain(self.table(outcome)) if u.failed]
+        except Exception as error:
+            outcome.fail(number, f"maintenance failed: {_short(error, 1500)}")
+            return
+        if failed:
+            outcome.fail(number, f"maintenance failed: {failed[0]}")
 
     def _refresh(self, tr: Trickle, outcome: Outcome, number: int) -> None:
         promised = outcome.verdict is Verdict.DIFFERENTIAL

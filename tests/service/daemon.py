@@ -1,6 +1,7 @@
 """A service that can be told where to die: `python -m tests.service.daemon LAKE [--die POINT] [--stop POINT]`.
 
-Says `leads` when it leads. A point is `begin STAGE` or `end STAGE` of a refresh, or one that the publish names.
+Says `leads` when it leads. A point is `begin STAGE` or `end STAGE` of a refresh or of maintenance, or one that the
+publish names.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from spark_trickle import connect
 from spark_trickle.refresh.stages import Stages
 from tests.jvm import QUICK_JAVA
 
-STAGES = ("compile", "feed", "delta", "lookup", "apply", "log", "publish")
+STAGES = ("compile", "feed", "delta", "lookup", "apply", "log", "publish", "rewrite", "expire")
 PUBLISH = ("before checks", "before transaction", "before commit", "after commit")
 POINTS = (*(f"{at} {stage}" for stage in STAGES for at in ("begin", "end")), *PUBLISH)
 
@@ -61,9 +62,10 @@ def main(arguments: list[str]) -> None:
     probe = send_at(number, a.die or a.stop, a.times) if a.die or a.stop else None
     stopped = threading.Event()
     conf = {"spark.driver.extraJavaOptions": QUICK_JAVA}
-    with connect(
-        a.lake, master="local[2]", driver_memory="1g", shuffle_partitions=2, lease_seconds=a.lease, spark_conf=conf
-    ) as tr:
+    # Much is to be maintained, so that it meets every kill.
+    upkeep = {"compact_files": 2, "retain_snapshots": 3, "reader_grace": "5s"}
+    options = {"driver_memory": "1g", "shuffle_partitions": 2, "lease_seconds": a.lease, **upkeep}
+    with connect(a.lake, master="local[2]", spark_conf=conf, **options) as tr:
         signal.signal(signal.SIGTERM, lambda *_: stopped.set())
         tr.refresher.probe = probe
         tr.start()

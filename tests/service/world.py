@@ -120,7 +120,7 @@ def book_faults(
     """
     published: list[int] = []
     for entry in reversed(history):
-        moved = entry.action in (Action.DIFFERENTIAL, Action.FULL, Action.REINITIALIZE)
+        moved = entry.action in (Action.DIFFERENTIAL, Action.FULL, Action.REINITIALIZE, Action.MAINTENANCE)
         # A change that came to nothing leaves the table at the snapshot it was at.
         if entry.state == "COMPLETED" and moved and entry.snapshot_id not in (None, *published[-1:]):
             published.append(entry.snapshot_id or 0)
@@ -152,6 +152,8 @@ def unreachable(tr: Trickle) -> set[str]:
     pointers = tr.store.pointers()
     tables = [part.name for t in tr.store.stream_tables() for part in (t, *t.states)]
     reachable = {f.path for e in tr.store.change_log(tables) for f in e.files}
+    reachable |= {path for g in tr.store.garbage() for path in g.location.split("\n")}
+    read = jvm.manifests(tr.spark)
     folders = []
     for name in tables:
         location = pointers[name].location
@@ -161,8 +163,10 @@ def unreachable(tr: Trickle) -> set[str]:
         for snapshot in metadata.snapshots():
             manifests = snapshot.allManifests(io)
             reachable |= {snapshot.manifestListLocation(), *handles.pluck(manifests, (_MANIFEST, "path"))}
-            for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
-                reachable |= set(handles.pluck(added, _LOCATION))
+            table = tr.refresher.lake.table(location, str(name))
+            data, deletes = snapshot.dataManifests(io), snapshot.deleteManifests(io)
+            for files in (read.dataFiles(data, table), read.deleteFiles(deletes, table)):
+                reachable |= set(handles.pluck(files, _LOCATION))
     known = {_plain(path) for path in reachable}
     on_disk = {str(f) for folder in folders for f in folder.rglob("*") if f.is_file() and f.suffix != ".crc"}
     return on_disk - known

@@ -34,6 +34,7 @@ AlertKind = Literal[
     "UNPROTECTED",
     "SNAPSHOT_EXPIRING",
     "CHANGE_LOG_GROWING",
+    "MAINTENANCE_FAILED",
     "REFRESH_COMPLETED",
 ]
 Severity = Literal["info", "warning", "error"]
@@ -123,6 +124,12 @@ KINDS: dict[AlertKind, Kind] = {
         "The change log of a stream table has more than `alert_change_log_entries` entries, since a consumer that is "
         "not refreshed has not read them.",
         "`trickle status` shows which consumer stands still: resume, refresh or drop it.",
+    ),
+    "MAINTENANCE_FAILED": Kind(
+        "warning",
+        Ends.QUIET,
+        "Small files could not be rewritten, or snapshots not expired. The content is as it was, and is refreshed.",
+        "The message says why; `trickle maintain NAME` tries it now, and the scheduler does later (maintenance.md).",
     ),
     "REFRESH_COMPLETED": Kind(
         "info",

@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
 
 from spark_trickle.catalog.alerts import AlertKind
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.catalog.store import Transaction
 from spark_trickle.model import Dependency, Lineage, StreamTable, TableName
 from spark_trickle.results import HistoryEntry
+
+
+class Change(Protocol):
+    """What a publish writes besides pointers."""
+
+    def apply(self, tx: Transaction, ids: dict[TableName, int]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepChange:
+    """Other files with the same rows: consumers that have seen the snapshot before have seen the one after it."""
+
+    table: StreamTable  # as it was
+    history: HistoryEntry
+    pointer: str
+    snapshot: int
+    before: int  # the snapshot whose rows these are
+    garbage: tuple[str, ...] = ()
+    keep_until: datetime | None = None  # readers may still be at the garbage
+
+    def apply(self, tx: Transaction, ids: dict[TableName, int]) -> None:
+        table = self.table
+        ids[table.name] = table.id
+        tx.update_stream_table(table.id, published_snapshot=self.snapshot, published_pointer=self.pointer)
+        tx.follow_upkeep(table.name, table.table_uuid, self.before, self.snapshot, self.pointer)
+        tx.add_refresh(self.history, table.id)
+        tx.add_garbage_files(self.garbage, not_before=self.keep_until, reason=f"expired snapshots of {table.name}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 from sqlalchemy.engine import RowMapping
 
 from spark_trickle.catalog import rows, tables
-from spark_trickle.catalog.rows import Recent
+from spark_trickle.catalog.rows import Recent, RefreshSum
 from spark_trickle.model import HIDDEN_NAMESPACE, Action
 from spark_trickle.results import HistoryEntry
 from spark_trickle.thresholds import LISTED_NAMES
@@ -77,10 +77,12 @@ class HistoryReader:
     def recent(self, stream_table_ids: Collection[int], each: int) -> dict[int, tuple[Recent, ...]]:
         """The last refreshes of each of these stream tables, the oldest first."""
         h, s, older = tables.refresh_history, tables.stream_tables, tables.refresh_history.alias("older")
-        first = select(older.c.id).where(older.c.stream_table_id == s.c.id).order_by(older.c.id.desc())
+        of_it = (older.c.stream_table_id == s.c.id, is_refresh(older))
+        first = select(older.c.id).where(*of_it).order_by(older.c.id.desc())
         from_ = func.coalesce(first.limit(1).offset(each - 1).scalar_subquery(), 0)
         columns = (h.c.stream_table_id, h.c.id, h.c.state, h.c.action, h.c.started_at, h.c.ended_at, h.c.seconds)
-        joined = select(*columns).select_from(s.join(h, and_(h.c.stream_table_id == s.c.id, h.c.id >= from_)))
+        last = and_(h.c.stream_table_id == s.c.id, h.c.id >= from_, is_refresh(h))
+        joined = select(*columns).select_from(s.join(h, last))
         ids = sorted(set(stream_table_ids))
         found: dict[int, list[Recent]] = {id_: [] for id_ in ids}
         for start in range(0, len(ids), LISTED_NAMES):
@@ -96,9 +98,10 @@ class HistoryReader:
         reason = case((h.c.action.in_(told), h.c.reason)).label("reason")
         keys: list[Any] = [h.c.name, h.c.state, h.c.action, reason, h.c.error_code]
         summed = (h.c.seconds, h.c.rows_inserted, h.c.rows_updated, h.c.rows_deleted)
-        sums = [func.coalesce(func.sum(c), 0).label(c.name) for c in summed]
-        statement = select(*keys, func.count().label("refreshes"), *sums)
-        found = self._rows(statement.where(h.c.state != "RUNNING", *_chosen(chosen)).group_by(*keys))
+        added = [func.coalesce(func.sum(c), 0).label(c.name) for c in summed]
+        statement = select(*keys, func.count().label("refreshes"), *added)
+        over = (h.c.state != "RUNNING", is_refresh(h))
+        found = self._rows(statement.where(*over, *_chosen(chosen)).group_by(*keys))
         return tuple(
             RefreshGroup(
                 name=row["name"],
@@ -163,6 +166,40 @@ class HistoryReader:
         h = tables.refresh_history
         found = self._rows(select(func.count().label("n"), func.min(h.c.started_at).label("first")))[0]
         return int(found["n"]), found["first"]
+
+
+def is_refresh(history: Any) -> Any:
+    """Upkeep is in the history, and is no refresh."""
+    return or_(history.c.action.is_(None), history.c.action != Action.MAINTENANCE.value)
+
+
+def sums_of(chosen: Any, limits: Sequence[float]) -> Select[Any]:
+    """Of these rows of the history, the refreshes of public stream tables that are over, in groups."""
+    h = tables.refresh_history
+    public = h.c.name.not_like(f"{HIDDEN}%", escape="!")
+    over = and_(chosen, h.c.state != "RUNNING", public, is_refresh(h))
+    took = func.coalesce(h.c.seconds, 0)
+    bucket = case(*((took <= limit, n) for n, limit in enumerate(limits)), else_=len(limits))
+    keys = [h.c.stream_table_id, h.c.state, h.c.action, bucket.label("bucket")]
+    added = [func.sum(c).label(c.name) for c in (h.c.seconds, h.c.rows_inserted, h.c.rows_updated, h.c.rows_deleted)]
+    return select(*keys, func.count().label("refreshes"), *added).where(over).group_by(*keys)
+
+
+def sums(found: Iterable[RowMapping]) -> tuple[RefreshSum, ...]:
+    return tuple(
+        RefreshSum(
+            stream_table_id=row["stream_table_id"],
+            state=row["state"],
+            action=row["action"],
+            bucket=row["bucket"],
+            refreshes=int(row["refreshes"]),
+            seconds=float(row["seconds"] or 0),
+            rows_inserted=int(row["rows_inserted"]),
+            rows_updated=int(row["rows_updated"]),
+            rows_deleted=int(row["rows_deleted"]),
+        )
+        for row in found
+    )
 
 
 def _chosen(by: HistoryFilter) -> list[ColumnElement[bool]]:

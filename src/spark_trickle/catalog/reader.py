@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, case, func, or_, select, true, tuple_
+from sqlalchemy import Select, and_, bindparam, func, or_, select, true, tuple_
 from sqlalchemy.engine import RowMapping
 
 from spark_trickle.catalog import rows, tables
 from spark_trickle.catalog.connection import Database
-from spark_trickle.catalog.history import HIDDEN, WROTE, HistoryReader
+from spark_trickle.catalog.history import WROTE, HistoryReader, is_refresh, sums, sums_of
 from spark_trickle.catalog.rows import Alert, Cost, Garbage, LogEntry, NamedCut, RefreshSum
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
@@ -197,7 +197,8 @@ class CatalogReader(HistoryReader):
         """The newest refresh of each stream table there is, by its id."""
         h = tables.refresh_history
         # One look at the index for each: grouping would read all of a long history.
-        newest = select(func.max(h.c.id)).where(h.c.stream_table_id == _s.c.id).correlate(_s).scalar_subquery()
+        here = and_(h.c.stream_table_id == _s.c.id, is_refresh(h))
+        newest = select(func.max(h.c.id)).where(here).correlate(_s).scalar_subquery()
         found = self._rows(select(h).where(h.c.id.in_(select(newest).select_from(_s))))
         return {int(row["stream_table_id"]): rows.history_entry(row) for row in found}
 
@@ -227,28 +228,8 @@ class CatalogReader(HistoryReader):
         A group has all refreshes of a table with one outcome, and with a duration between two of the limits.
         """
         h = tables.refresh_history
-        over = [h.c.id > after, h.c.state != "RUNNING", h.c.name.not_like(f"{HIDDEN}%", escape="!")]
-        if upto is not None:
-            over.append(h.c.id <= upto)
-        took = func.coalesce(h.c.seconds, 0)
-        bucket = case(*((took <= limit, n) for n, limit in enumerate(limits)), else_=len(limits))
-        keys = [h.c.stream_table_id, h.c.state, h.c.action, bucket.label("bucket")]
-        sums = [func.sum(c).label(c.name) for c in (h.c.seconds, h.c.rows_inserted, h.c.rows_updated, h.c.rows_deleted)]
-        statement = select(*keys, func.count().label("refreshes"), *sums).where(*over).group_by(*keys)
-        return tuple(
-            RefreshSum(
-                stream_table_id=row["stream_table_id"],
-                state=row["state"],
-                action=row["action"],
-                bucket=row["bucket"],
-                refreshes=int(row["refreshes"]),
-                seconds=float(row["seconds"] or 0),
-                rows_inserted=int(row["rows_inserted"]),
-                rows_updated=int(row["rows_updated"]),
-                rows_deleted=int(row["rows_deleted"]),
-            )
-            for row in self._rows(statement)
-        )
+        between = h.c.id > after if upto is None else and_(h.c.id > after, h.c.id <= upto)
+        return sums(self._rows(sums_of(between, limits)))
 
     def refresh_entry(self, refresh_id: str) -> HistoryEntry | None:
         """The history of one refresh; after OutcomeUnknown its state tells whether the publish happened."""
@@ -300,6 +281,19 @@ class CatalogReader(HistoryReader):
             p.c.table_namespace == name.namespace, p.c.table_name == name.name, p.c.catalog_name != LAKE
         )
         return tuple(str(row["catalog_name"]) for row in self._rows(statement.order_by(p.c.catalog_name)))
+
+    def held_at(self, name: TableName) -> dict[str, str]:
+        """Where the private catalogs and cuts have a table of this name, by catalog."""
+        p = tables.iceberg_tables
+        here = and_(p.c.table_namespace == name.namespace, p.c.table_name == name.name, p.c.catalog_name != LAKE)
+        found = self._rows(select(p.c.catalog_name, p.c.metadata_location).where(here))
+        return {row["catalog_name"]: row["metadata_location"] for row in found if row["metadata_location"]}
+
+    def frontiers_at(self, name: TableName) -> frozenset[int]:
+        """The snapshots of a table that stream tables and state tables reflect."""
+        d = tables.dependencies
+        here = and_(d.c.input_namespace == name.namespace, d.c.input_name == name.name, d.c.snapshot_id.is_not(None))
+        return frozenset(int(row["snapshot_id"]) for row in self._rows(select(d.c.snapshot_id).where(here)))
 
     def is_held(self, location: str) -> bool:
         """Whether any catalog, the lake itself too, has a table whose files are in this folder."""

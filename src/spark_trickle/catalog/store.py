@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
@@ -38,6 +38,7 @@ from spark_trickle.model import (
     TableName,
 )
 from spark_trickle.results import HistoryEntry
+from spark_trickle.thresholds import GARBAGE_FILES
 
 
 class StreamTableFields(TypedDict, total=False):
@@ -183,6 +184,13 @@ class Transaction(PointerWriter):
         d = tables.dependencies
         where = and_(d.c.input_namespace == input.namespace, d.c.input_name == input.name, d.c.pointer == old)
         self.connection.execute(update(d).where(where).values(pointer=new))
+
+    def follow_upkeep(self, input: TableName, uuid: str | None, old: int, new: int, pointer: str) -> None:
+        """Frontiers at one snapshot of a stream table move to another that has the same rows."""
+        d = tables.dependencies
+        named = and_(d.c.input_namespace == input.namespace, d.c.input_name == input.name)
+        there = and_(named, d.c.table_uuid == uuid, d.c.snapshot_id == old)
+        self.connection.execute(update(d).where(there).values(snapshot_id=new, pointer=pointer))
 
     # History
 
@@ -451,6 +459,12 @@ class Transaction(PointerWriter):
     ) -> None:
         values = {"kind": kind, "location": location, "not_before": not_before, "reason": reason}
         self.connection.execute(insert(tables.garbage).values(created_at=datetime.now(UTC), **values))
+
+    def add_garbage_files(self, paths: Sequence[str], *, not_before: datetime | None, reason: str) -> None:
+        """Many files in few rows."""
+        for start in range(0, len(paths), GARBAGE_FILES):
+            listed = "\n".join(paths[start : start + GARBAGE_FILES])
+            self.add_garbage(listed, kind="files", not_before=not_before, reason=reason)
 
     def drop_garbage(self, ids: Iterable[int]) -> None:
         """The files are gone."""

@@ -90,7 +90,8 @@ def put_behind(process: int | None) -> None:
 def write_log(*, as_json: bool) -> None:
     """Warnings for people; for programs also every refresh."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonFormatter() if as_json else plain)
     for name in ("spark_trickle", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers = [handler]

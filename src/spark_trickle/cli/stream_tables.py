@@ -392,6 +392,24 @@ def verify(
         each(names or all_names(tr), "Verifying", check, out, skipped, bad=lambda v: not v.equal)
 
 
+def maintain(
+    names: Names = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and why.")] = False,
+) -> None:
+    """Merge small files of stream tables, expire old snapshots, delete what nobody needs. No name: all.
+
+    [dim]trickle maintain --dry-run
+    trickle maintain shop.revenue[/dim]
+    """
+    out = output()
+    check_names(names or ())
+    with open_lake(out) as tr, out.progress("Maintaining"):
+        found = tr.maintain(*names or (), dry_run=dry_run)
+    out.show(found)
+    if any(upkeep.failed for upkeep in found):
+        raise typer.Exit(1)
+
+
 # In the order of the help text.
 COMMANDS: tuple[Callable[..., None], ...] = (
     create,
@@ -405,4 +423,5 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     explain,
     check,
     verify,
+    maintain,
 )

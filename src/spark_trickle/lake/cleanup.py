@@ -61,15 +61,20 @@ def _delete_staged(
     if published.is_view or published.location == pointer.location:
         return
     staged, kept = lake.metadata(pointer.location), lake.metadata(published.location)
-    head = staged.currentSnapshot()
+    known = {published.location, *(entry.file() for entry in kept.previousFiles())}
+    head, before = staged.currentSnapshot(), staged.previousFiles()
+    if head is not None and kept.snapshot(head.snapshotId()) is not None:
+        # Nothing but metadata was staged: snapshots were to expire.
+        if pointer.location not in known and before.size() and before.get(before.size() - 1).file() in known:
+            delete_files(session, [pointer.location])
+        return
     # Only the one snapshot that was staged on top of a published one: what was published and has expired since may
     # have live files.
-    if head is None or head.parentId() is None or kept.snapshot(head.snapshotId()) is not None:
+    if head is None or head.parentId() is None:
         return
     if store.was_published(head.snapshotId()):
         return
     if kept.snapshot(head.parentId()) is not None:
-        known = {published.location, *(entry.file() for entry in kept.previousFiles())}
         delete_staged(session, staged, [head.snapshotId()], known)
 
 
@@ -118,6 +123,8 @@ def sweep(session: SparkSession, store: CatalogStore) -> None:
         try:
             if item.kind == "file":
                 delete_files(session, [item.location])
+            elif item.kind == "files":
+                delete_files(session, item.location.split("\n"))
             elif item.kind != "table" or not _delete_table(session, store, item.location):
                 continue
             done.append(item.id)

@@ -90,9 +90,7 @@ class Feed:
     def release(self) -> None:
         """Forget the staged scans: `frame` cannot be computed any more."""
         while self._staged:
-            held, table, name = self._staged.pop()
-            held.task_sets.removeTasks(table, name)
-            held.tables.remove(name)
+            forget_scan(self._staged.pop())
 
     def __enter__(self) -> Feed:
         return self
@@ -395,6 +393,12 @@ def stage_scan(session: SparkSession, table: Java, tasks: Sequence[Java]) -> tup
     held.task_sets.stageTasks(table, name, listed)
     held.tables.add(name, table)
     return session.table(f"{_CATALOG}.{name}"), (held, table, name)
+
+
+def forget_scan(staged: Staged) -> None:
+    held, table, name = staged
+    held.task_sets.removeTasks(table, name)
+    held.tables.remove(name)
 
 
 def _vector_rows(states: Sequence[FileState]) -> int | None:

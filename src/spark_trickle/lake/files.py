@@ -177,6 +177,14 @@ class FileReader:
                 deletes[item.file().location()] = frozenset(self._delete_states(item.deletes()))
         return self._states(files, deletes)
 
+    def partitions(self, states: Sequence[FileState]) -> list[str]:
+        """The partition of each file, as text that is the same for the same partition."""
+        items = self._jvm.java.util.ArrayList()
+        for state in states:
+            items.add(state.file)
+        values = self._h.pluck(items, (_CONTENT, "partition"))
+        return [f"{state.spec_id} {value}" for state, value in zip(states, values, strict=True)]
+
     def task(self, state: FileState) -> Java:
         """The scan task that reads a file at its state."""
         iceberg = self._jvm.org.apache.iceberg

@@ -126,8 +126,11 @@ def stand_in(session: SparkSession, table: Java, full: str) -> Java:
     return jvm.static_table(session, metadata.discardChanges().build(), table.name())
 
 
-def laid_out(attempt: Attempt, name: TableName, rows: DataFrame) -> DataFrame:
-    """Rows of one partition, and neighbours in the table's order, beside each other: few files, each for a range."""
+def laid_out(attempt: Attempt, name: TableName, rows: DataFrame, tasks: int | None = None) -> DataFrame:
+    """Rows of one partition, and neighbours in the table's order, beside each other: few files, each for a range.
+
+    `tasks`: how many write them; None: Spark decides.
+    """
     from pyspark.sql import functions as F
 
     had = layout_of(attempt.lake.metadata(attempt.pointers[name].location))
@@ -141,7 +144,10 @@ def laid_out(attempt: Attempt, name: TableName, rows: DataFrame) -> DataFrame:
             terms.append(F.expr(f"{function}({argument}{quote(part.column)})"))
     for by in had.clustered_by or ():
         terms.append(F.col(quote(by.column)).desc() if by.descending else F.col(quote(by.column)))
-    return rows.repartitionByRange(*terms).sortWithinPartitions(*terms) if terms else rows
+    if not terms:
+        return rows if tasks is None else rows.coalesce(tasks)
+    spread = rows.repartitionByRange(*terms) if tasks is None else rows.repartitionByRange(tasks, *terms)
+    return spread.sortWithinPartitions(*terms)
 
 
 _FUNCTIONS = {

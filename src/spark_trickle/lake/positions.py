@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_trickle.errors import TrickleError
-from spark_trickle.lake.files import FileReader
+from spark_trickle.lake.files import FileReader, FileState
 from spark_trickle.lake.jvm import Handles, Java, active, driver_commits, handles, manifests
 from spark_trickle.spark.names import quote
 from spark_trickle.spark.runtime import Local
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Positions = Mapping[str, Sequence[int]]  # data file (`_file`) -> row positions (`_pos`)
 _NEXT, _THEN = "\x01", "\x00"  # in no path
+VERSION = ("_row_id", "_last_updated_sequence_number")  # of a row: columns of a staged scan of a v3 table
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,31 @@ def replace_all(
     return Committed.of(java.told(table))
 
 
+def rewrite(
+    session: SparkSession, table: Java, rows: DataFrame | None, replaced: Sequence[FileState], *, through: Java
+) -> Committed:
+    """Put new files in the place of data files and of what is deleted in them: no row changes.
+
+    `rows` are the live ones with their row ids and versions, which stay; None: there are none.
+    """
+    commit = table.newRewrite().validateFromSnapshot(table.currentSnapshot().snapshotId())
+    written: list[str] = []
+    try:
+        for state in replaced:
+            commit.deleteFile(state.file)
+            for vector in state.deletes:
+                commit.deleteFile(vector.file)
+        if rows is not None:
+            for file in write_files(session, through, rows, moved=True):
+                written.append(file.location())
+                commit.addFile(file)
+        commit.commit()
+    except Exception:
+        _forget(table, written)
+        raise
+    return Committed.of(driver_commits(session).told(table))
+
+
 def _forget(table: Java, written: Sequence[str]) -> None:
     from py4j.protocol import Py4JJavaError
 
@@ -143,10 +169,11 @@ def _forget(table: Java, written: Sequence[str]) -> None:
             table.io().deleteFile(path)
 
 
-def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
+def write_files(session: SparkSession, table: Java, frame: DataFrame, *, moved: bool = False) -> Java:
     """Write rows as data files of the table without a commit; gives the set of Iceberg's DataFile.
 
-    `frame` has the table's columns, in any order.
+    `frame` has the table's columns, in any order. Rows that are `moved` bring their row ids and versions, and their
+    partitions and order; others take these from the commit and the table.
     """
     from pyspark.sql import functions as F
 
@@ -158,12 +185,13 @@ def write_files(session: SparkSession, table: Java, frame: DataFrame) -> Java:
     rows = frame.select(
         *(_as_text(frame[quote(name)], name) if is_text else frame[quote(name)] for name, is_text in fields),
         # null: these rows take their row id and version from the commit, like any appended row
-        F.lit(None).cast("bigint").alias("_row_id"),
-        F.lit(None).cast("bigint").alias("_last_updated_sequence_number"),
+        *(frame[c] if moved else F.lit(None).cast("bigint").alias(c) for c in VERSION),
     )
     held.tables.add(name, table)
     try:
         options = {"rewritten-file-scan-task-set-id": name, "fanout-enabled": "true"}
+        if moved:
+            options["use-table-distribution-and-ordering"] = "false"
         with active(session):  # Iceberg's source looks its catalog up in the thread's active session
             rows.write.format("iceberg").options(**options).mode("append").save(name)
     except Exception as error:

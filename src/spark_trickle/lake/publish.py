@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spark_trickle.catalog.changes import CatalogChange
+from spark_trickle.catalog.changes import Change
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.store import CatalogStore, Transaction
 from spark_trickle.errors import TrickleError
@@ -28,7 +28,7 @@ class Member:
 
     name: TableName
     lease: Lease
-    change: CatalogChange  # row, frontier, history
+    change: Change  # row, frontier, history
     staging: Staging | None = None
     reads: tuple[TableName, ...] = ()  # other stream tables: they must still be there
     retired: TableName | None = None  # a hidden state table that goes

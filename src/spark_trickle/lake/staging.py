@@ -17,8 +17,10 @@ from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.changelog import Delta
 from spark_trickle.lake.cleanup import delete_files, delete_staged, drop_files
 from spark_trickle.lake.driver_reads import look_up
+from spark_trickle.lake.feed import forget_scan, stage_scan
+from spark_trickle.lake.files import FileReader, FileState
 from spark_trickle.lake.jvm import Java, handles
-from spark_trickle.lake.positions import Committed, append_and_delete, replace_all
+from spark_trickle.lake.positions import Committed, append_and_delete, replace_all, rewrite
 from spark_trickle.model import Column, Pointer, TableName, TableOptions
 from spark_trickle.spark.names import quote
 from spark_trickle.spark.runtime import Local, collect_local
@@ -145,6 +147,37 @@ class Staging:
         through = None if rows is None else owned.stand_in(session, table, self.schema)
         made = append_and_delete(session, table, rows, positions or {}, through=through, deletes_of=deletes_of)
         return self._record(made)
+
+    def rewrite(self, chosen: Sequence[FileState], tasks: int) -> Mapping[str, int]:
+        """The live rows of these data files in new ones, with their hidden columns and row ids. No row changes."""
+        session = self.attempt.session
+        table = self.attempt.load(self.name)
+        through = owned.stand_in(session, table, self.schema)
+        live = [state for state in chosen if state.live_rows != 0]
+        if not live:
+            return self._record(rewrite(session, table, None, chosen, through=through))
+        reader = FileReader(session, through)
+        frame, staged = stage_scan(session, through, [reader.task(state) for state in live])
+        try:
+            rows = owned.laid_out(self.attempt, self.name, frame, tasks)
+            return self._record(rewrite(session, table, rows, chosen, through=through))
+        finally:
+            forget_scan(staged)
+
+    def expire(self, snapshots: Sequence[int]) -> list[str]:
+        """Take snapshots out of the table; gives the files that none of the others needs, which stay where they are."""
+        held, table = handles(self.attempt.session), self.attempt.load(self.name)
+        gone = held.jvm.java.util.ArrayList()
+        add = held.handle("java.util.Collection", "add", "java.lang.Object").bindTo(gone)
+        # Its defaults would expire by age, too.
+        commit = (
+            table.expireSnapshots().expireOlderThan(0).deleteWith(held.as_interface(add, "java.util.function.Consumer"))
+        )
+        for snapshot in snapshots:
+            commit = commit.expireSnapshotId(snapshot)
+        commit.commit()
+        self.location = table.operations().current().metadataFileLocation()
+        return held.text(gone)
 
     def _record(self, made: Committed) -> Mapping[str, int]:
         """The numbers of the one snapshot that this step made."""

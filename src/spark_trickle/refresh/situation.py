@@ -61,7 +61,7 @@ def situation_of(
     problem = problem or next((t for t in (obstacle(lake, i) for i in inputs) if t), None)
     if initialized and problem is None:
         new = next((i.name for i in inputs if i.frontier is None), None)
-        problem = Reason("TABLE_REPLACED", f"{new} is a new input") if new else _foreign(lake, table, cut)
+        problem = Reason("TABLE_REPLACED", f"{new} is a new input") if new else foreign(lake, table, cut)
     return Situation(
         mode=table.mode,
         asked=asked,
@@ -101,7 +101,7 @@ def other_code(table: StreamTable, compiled: Compiled) -> str | None:
     return next((name for name, version in table.functions if now.get(name, version) != version), None)
 
 
-def _foreign(lake: Lake, table: StreamTable, cut: Cut) -> Reason | None:
+def foreign(lake: Lake, table: StreamTable, cut: Cut) -> Reason | None:
     """What somebody else did to the table, if its rows or its hidden columns may be others now.
 
     Tags, properties, comments, expired snapshots and rewritten manifests do no harm.

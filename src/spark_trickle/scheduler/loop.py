@@ -8,7 +8,9 @@ that was paused and lost its leases cannot publish.
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +22,7 @@ from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.model import Status, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.tick import Tick, record_skip
-from spark_trickle.results import RefreshResult
+from spark_trickle.results import RefreshResult, Upkeep
 from spark_trickle.scheduler.decide import ENABLED, LEASE, Dag, Member, Memory, decide, upstream_reason
 from spark_trickle.scheduler.members import default_schedule, member
 from spark_trickle.spark.analyze import spark_error
@@ -28,6 +30,8 @@ from spark_trickle.spark.analyze import spark_error
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 1.0  # after which stream tables that are new or were altered are noticed
+_UPKEEP_SECONDS = 2.0  # between two looks at what needs upkeep, unless the last one found something
+_PATIENCE_SECONDS = 60.0  # for which upkeep waits for a moment when no refresh runs
 _BY = "schedule"
 
 Listener = Callable[[RefreshResult | TrickleError], None]
@@ -49,6 +53,7 @@ class Scheduler:
     refresher: Refresher
     recover: Callable[[], object]  # clean up after the dead, when it begins to lead
     listener: Listener | None = None
+    upkeep: Callable[[], Sequence[Upkeep]] | None = None  # one pass of maintenance, if something needs it
     _memory: Memory = field(default_factory=Memory)
     _failed_at: dict[int, datetime] = field(default_factory=dict)  # failures that the catalog does not know of, by id
     _recovered: bool = False
@@ -59,6 +64,9 @@ class Scheduler:
     _thread: threading.Thread | None = None
     _pools: list[ThreadPoolExecutor] = field(default_factory=list)  # the last one takes what is new
     _workers: int = 0
+    _upkeep: threading.Thread | None = None
+    _looked_at: float = -math.inf
+    _more: bool = False  # whether the last look found something
     _warned: set[str] = field(default_factory=set)
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -94,6 +102,9 @@ class Scheduler:
         for pool in self._pools:
             pool.shutdown()
         self._pools.clear()
+        if self._upkeep is not None:
+            self._upkeep.join()
+            self._upkeep = None
         self._thread = None
         self._give_up_lead()
 
@@ -166,9 +177,41 @@ class Scheduler:
             if self._pools and self._workers != r.settings.max_concurrent_refreshes:
                 self._new_pool()
             self._begin(plan.due)
+        self._maintain(idle=not plan.due and not self._memory.running)
         if plan.wake_at is None:
             return _POLL_SECONDS
         return max(0.0, min(_POLL_SECONDS, (plan.wake_at - datetime.now(UTC)).total_seconds()))
+
+    def _maintain(self, *, idle: bool) -> None:
+        """One pass at a time, in a thread of its own, when no refresh runs or upkeep has waited for long.
+
+        What becomes due meanwhile is begun; only the stream table of the pass waits for the end of it.
+        """
+        if self.upkeep is None or self.refresher.settings.maintenance != "automatic":
+            return
+        if self._upkeep is not None and self._upkeep.is_alive():
+            return
+        waited = time.monotonic() - self._looked_at
+        if waited < (_UPKEEP_SECONDS if idle else _PATIENCE_SECONDS) and not (idle and self._more):
+            return
+        self._upkeep = threading.Thread(target=self._run_upkeep, name="trickle-upkeep", daemon=True)
+        self._upkeep.start()
+
+    def _run_upkeep(self) -> None:
+        assert self.upkeep is not None
+        self._more = False
+        try:
+            self.refresher.lake.session.sparkContext.setLocalProperty("spark.scheduler.pool", "trickle-upkeep")
+            found = self.upkeep()
+            self._more = any(u.done for u in found)
+            for upkeep in found:
+                _log.info("%s", upkeep)
+        except TrickleError as error:
+            _log.warning("maintenance: %s", error)
+        except Exception:
+            _log.exception("maintenance failed")
+        self._looked_at = time.monotonic()
+        self._wake.set()
 
     def _members(self, known: dict[TableName, StreamTable]) -> list[Member]:
         failed = self.refresher.store.last_failures([t.id for t in known.values() if t.consecutive_errors])

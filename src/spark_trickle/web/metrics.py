@@ -34,8 +34,9 @@ from spark_trickle.monitor.status import status
 from spark_trickle.monitor.totals import Totals
 from spark_trickle.results import StreamTableStatus
 from spark_trickle.scheduler.decide import ENABLED, LEASE
+from spark_trickle.thresholds import DURATIONS
 
-LIMITS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)  # seconds
+LIMITS = DURATIONS
 _FAILED = "NONE"  # the action of a refresh that failed
 
 Pointers = Callable[[], Mapping[TableName, Pointer]]

@@ -1,0 +1,110 @@
+"""Old history goes, and its sums stay: totals of all time are those of the history and of what was deleted of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import astuple, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select
+
+from spark_trickle.catalog import tables
+from spark_trickle.catalog.history import sums, sums_of
+from spark_trickle.catalog.reader import CatalogReader
+from spark_trickle.catalog.rows import RefreshSum
+from spark_trickle.errors import TrickleError
+from spark_trickle.model import Action
+from spark_trickle.thresholds import DURATIONS, PAST_REFRESHES, TRIMMED_ROWS
+
+if TYPE_CHECKING:
+    from spark_trickle.catalog.store import CatalogStore
+
+DELETED = "history.deleted"  # the setting that holds the sums
+
+Key = tuple[int | None, str, str | None, int]
+
+
+def trim_history(store: CatalogStore, before: datetime) -> int:
+    """Delete the refreshes that ended before a time; gives how many. A transaction deletes some of them and adds up."""
+    gone = 0
+    while True:
+        some = _trim(store, before)
+        gone += some
+        if some < TRIMMED_ROWS:
+            return gone
+
+
+def _trim(store: CatalogStore, before: datetime) -> int:
+    h, s = tables.refresh_history, tables.settings
+    with store.write() as tx:
+        old = and_(h.c.ended_at < before, h.c.state != "RUNNING", h.c.id.not_in(select(_kept().subquery().c.id)))
+        ids = list(tx.connection.execute(select(h.c.id).where(old).order_by(h.c.id).limit(TRIMMED_ROWS)).scalars())
+        if not ids:
+            return 0
+        text = tx.connection.execute(select(s.c.value).where(s.c.key == DELETED).with_for_update()).scalar()
+        living = set(tx.connection.execute(select(tables.stream_tables.c.id)).scalars())
+        held: dict[Key, RefreshSum] = {}
+        add(held, _read(text))
+        add(held, sums(tx.connection.execute(sums_of(h.c.id.in_(ids), DURATIONS)).mappings()))
+        stored = [astuple(group) for group in held.values() if group.stream_table_id in living]
+        tx.put_setting(DELETED, json.dumps(stored))
+        tx.connection.execute(delete(h).where(h.c.id.in_(ids)))
+    return len(ids)
+
+
+def _kept() -> Any:
+    """Ids of what the engine asks its history for, however old: of each stream table what its last refreshes cost, its
+    first content, since which there are changes, its last refresh and its last failure."""
+    h = tables.refresh_history
+    there = h.c.stream_table_id.in_(select(tables.stream_tables.c.id))
+    wrote = h.c.action.in_([a.value for a in (Action.FULL, Action.DIFFERENTIAL, Action.REINITIALIZE)])
+    content = and_(there, wrote, h.c.state == "COMPLETED")
+    place = func.row_number().over(partition_by=h.c.stream_table_id, order_by=h.c.id.desc()).label("place")
+    ranked = select(h.c.id, place).where(content).subquery()
+    is_refresh = or_(h.c.action.is_(None), h.c.action != Action.MAINTENANCE.value)
+
+    def one(which: Any, where: ColumnElement[bool]) -> Any:
+        return select(which(h.c.id).label("id")).where(where).group_by(h.c.stream_table_id)
+
+    return (
+        select(ranked.c.id)
+        .where(ranked.c.place <= PAST_REFRESHES)
+        .union(
+            one(func.min, content),
+            one(func.max, and_(there, is_refresh)),
+            one(func.max, and_(there, h.c.state == "FAILED")),
+        )
+    )
+
+
+def deleted_sums(reader: CatalogReader) -> tuple[str | None, tuple[RefreshSum, ...]]:
+    """What was deleted, as it is stored, and as sums over `DURATIONS`."""
+    text = reader.setting(DELETED)
+    return text, _read(text)
+
+
+def _read(text: str | None) -> tuple[RefreshSum, ...]:
+    try:
+        return tuple(RefreshSum(*group) for group in json.loads(text or "[]"))
+    except (ValueError, TypeError) as error:
+        raise TrickleError("CATALOG_CORRUPT", f"table trickle_settings, row {DELETED}: {error}") from error
+
+
+def add(found: dict[Key, RefreshSum], more: Iterable[RefreshSum]) -> None:
+    for group in more:
+        key = (group.stream_table_id, group.state, group.action, group.bucket)
+        had = found.get(key)
+        found[key] = group if had is None else _plus(had, group)
+
+
+def _plus(a: RefreshSum, b: RefreshSum) -> RefreshSum:
+    return replace(
+        a,
+        refreshes=a.refreshes + b.refreshes,
+        seconds=a.seconds + b.seconds,
+        rows_inserted=a.rows_inserted + b.rows_inserted,
+        rows_updated=a.rows_updated + b.rows_updated,
+        rows_deleted=a.rows_deleted + b.rows_deleted,
+    )

@@ -1,0 +1,75 @@
+"""The snapshots and metadata files that a table of the lake has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from spark_trickle.lake.jvm import file_io, handles
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import SnapshotFacts
+
+_SNAPSHOT = "org.apache.iceberg.Snapshot"
+_FILE = "org.apache.iceberg.io.FileInfo"
+_SUFFIX = ".metadata.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    current: int
+    snapshots: tuple[SnapshotFacts, ...]  # in the order they were made
+    referred: frozenset[int]  # by tags and branches
+    properties: Mapping[str, str]  # of the table
+    summary: Mapping[str, str]  # of the current snapshot
+
+    @property
+    def files(self) -> int:
+        """Data files."""
+        return int(self.summary.get("total-data-files") or 0)
+
+    def few_files(self, few: int) -> bool:
+        """Whether there are fewer data files than that, and no deletes."""
+        told = "total-data-files" in self.summary and "total-delete-files" in self.summary
+        return told and self.files < few and self.summary["total-delete-files"] == "0"
+
+
+def snapshots_of(lake: Lake, location: str) -> Snapshots:
+    """Of a table that has one."""
+    held, metadata = handles(lake.session), lake.metadata(location)
+    listed = metadata.snapshots()
+    ids = [int(i) for i in held.pluck(listed, (_SNAPSHOT, "snapshotId"))]
+    parents = held.pluck(listed, (_SNAPSHOT, "parentId"))
+    times = held.pluck(listed, (_SNAPSHOT, "timestampMillis"))
+    parent = {id: int(p) if p else None for id, p in zip(ids, parents, strict=True)}
+    head = metadata.currentSnapshot()
+    current = int(head.snapshotId())
+    line: set[int] = set()
+    at: int | None = current
+    while at is not None and at in parent and at not in line:
+        line.add(at)
+        at = parent[at]
+    refs = metadata.refs().values()
+    referred = frozenset(int(i) for i in held.pluck(refs, ("org.apache.iceberg.SnapshotRef", "snapshotId")))
+    moments = [datetime.fromtimestamp(int(t) / 1000, UTC) for t in times]
+    found = (SnapshotFacts(i, m, is_current=i in line) for i, m in zip(ids, moments, strict=True))
+    return Snapshots(current, tuple(found), referred, dict(metadata.properties()), dict(head.summary()))
+
+
+def metadata_files(lake: Lake, location: str) -> list[tuple[str, datetime]]:
+    """The metadata files beside this one, each with the time it was written; none where storage cannot be listed."""
+    from py4j.protocol import Py4JError
+
+    held = handles(lake.session)
+    try:
+        listed = held.jvm.java.util.ArrayList()
+        held.iterables.addAll(listed, file_io(lake.session).listPrefix(location.rpartition("/")[0]))
+    except Py4JError:
+        return []
+    paths = held.pluck(listed, (_FILE, "location"))
+    times = held.pluck(listed, (_FILE, "createdAtMillis"))
+    return [
+        (path, datetime.fromtimestamp(int(at) / 1000, UTC))
+        for path, at in zip(paths, times, strict=True)
+        if path.endswith(_SUFFIX)
+    ]

@@ -1,0 +1,1 @@
+"""Upkeep of stream tables: compaction, snapshot expiry, old files and old history."""

@@ -1,0 +1,324 @@
+"""Upkeep of one table after the other: each pass is an attempt that is published as a refresh is.
+
+Data files are rewritten as a snapshot of our own, `replace`, with the same rows, row ids and hidden columns; snapshots
+that nobody needs are taken out of the table in the same publish. So the engine knows the table as its own, and the
+frontiers of consumers move along. Files go later, when no reader can be at them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from spark_trickle.catalog.changes import UpkeepChange
+from spark_trickle.catalog.connection import OutcomeUnknown
+from spark_trickle.catalog.frontier import location_of
+from spark_trickle.catalog.leases import Lease
+from spark_trickle.catalog.reader import unknown
+from spark_trickle.catalog.retention import trim_history
+from spark_trickle.errors import TrickleError
+from spark_trickle.lake.cleanup import delete_files, sweep
+from spark_trickle.lake.files import FileReader, FileState
+from spark_trickle.lake.history import Snapshots, metadata_files, snapshots_of
+from spark_trickle.lake.jvm import why
+from spark_trickle.lake.publish import Member, publish
+from spark_trickle.lake.staging import Staging
+from spark_trickle.maintenance.decide import (
+    Need,
+    Rules,
+    StoredFile,
+    need,
+    superseded,
+    to_expire,
+)
+from spark_trickle.model import Action, Pointer, StreamTable, TableName
+from spark_trickle.refresh.run import Refresher
+from spark_trickle.refresh.situation import Cut, foreign
+from spark_trickle.refresh.stages import Stages
+from spark_trickle.results import HistoryEntry, Upkeep
+from spark_trickle.schedule import parse_duration
+from spark_trickle.spark.analyze import spark_error
+
+_log = logging.getLogger(__name__)
+
+_NOTHING = "nothing is to be done"
+_TRIM_SECONDS = 3600.0
+
+
+class _LeftAlone(Exception):
+    """Why a table is not maintained."""
+
+
+@dataclass(slots=True)
+class Looked:
+    """A table, and what it needs."""
+
+    table: StreamTable
+    pointer: Pointer
+    need: Need
+    files: int
+    states: tuple[FileState, ...]  # of its files, where they may have to be rewritten
+
+
+@dataclass(slots=True)
+class Maintainer:
+    refresher: Refresher
+    _seen: dict[int, str] = field(default_factory=dict)  # metadata files that were looked at, by id of the table
+    _trimmed_at: float = -math.inf
+
+    # -- what is asked for -----------------------------------------------------------------------------------------
+
+    def maintain(self, names: Sequence[TableName] = (), *, dry_run: bool = False, by: str = "manual") -> list[Upkeep]:
+        """One pass for each of these stream tables and their hidden state tables; no name: all."""
+        known = self.refresher.known()
+        for name in names:
+            if name not in known:
+                raise unknown(name, known)
+        found = []
+        for owner in (known[n] for n in names or sorted(known)):
+            found += self._look_only(owner) if dry_run else self._pass(owner, by)
+        if not dry_run and not names:
+            self._trimmed_at = -math.inf
+            self._trim_history()
+        return found
+
+    def next(self, by: str) -> list[Upkeep]:
+        """A pass for the first stream table that needs one; nothing if none does.
+
+        One that has not moved since it was looked at needs no more than it did then.
+        """
+        self._trim_history()
+        for owner in self.refresher.known().values():
+            at = {t.id: t.published_pointer or "" for t in (owner, *owner.states)}
+            if at.items() <= self._seen.items():
+                continue
+            needed = any(looked.need for looked in self._look_all(owner, datetime.now(UTC)))
+            self._seen |= at
+            if needed:
+                return self._pass(owner, by)
+        return []
+
+    def _trim_history(self) -> None:
+        """Delete old history, now and then."""
+        now = time.monotonic()
+        if now - self._trimmed_at >= _TRIM_SECONDS:
+            self._trimmed_at = now
+            keep = timedelta(seconds=parse_duration(self.refresher.settings.history_retain))
+            trim_history(self.refresher.store, datetime.now(UTC) - keep)
+
+    @property
+    def rules(self) -> Rules:
+        s = self.refresher.settings
+        age = timedelta(seconds=parse_duration(s.retain))
+        return Rules(age, s.retain_snapshots, s.target_file_size, s.compact_files)
+
+    @property
+    def _grace(self) -> timedelta:
+        return timedelta(seconds=parse_duration(self.refresher.settings.reader_grace))
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def _look_only(self, owner: StreamTable) -> list[Upkeep]:
+        found = []
+        for table in (owner, *owner.states):
+            try:
+                looked = self._look(table, datetime.now(UTC))
+                found.append(Upkeep(str(table.name), False, str(looked.need.reason or _NOTHING), looked.files))
+            except (TrickleError, _LeftAlone) as error:
+                found.append(Upkeep(str(table.name), False, str(error)))
+        return found
+
+    def _look_all(self, owner: StreamTable, now: datetime) -> Iterable[Looked]:
+        for table in (owner, *owner.states):
+            try:
+                yield self._look(table, now)
+            except (TrickleError, _LeftAlone) as error:
+                _log.debug("%s is left alone: %s", table.name, error)
+
+    def _look(self, table: StreamTable, now: datetime) -> Looked:
+        """What a table needs; _LeftAlone when it is not as we left it."""
+        r = self.refresher
+        pointer = r.store.pointers(names=[table.name]).get(table.name)
+        if pointer is None or table.published_snapshot is None or not table.file_schema:
+            raise _LeftAlone("it has no content that we wrote")
+        others = foreign(r.lake, table, Cut({table.name: pointer}, now))
+        if others is not None:
+            raise _LeftAlone(f"the next refresh recomputes it: {others}")
+        held = snapshots_of(r.lake, pointer.location)
+        rules = self.rules.of(held.properties)
+        if not held.few_files(rules.min_files):
+            files, stored = self._files(table, pointer, held.current)
+        else:
+            files, stored = (), []
+        return Looked(table, pointer, need(stored, self._expirable(table, held, rules, now), rules), held.files, files)
+
+    def _files(
+        self, table: StreamTable, pointer: Pointer, snapshot: int
+    ) -> tuple[tuple[FileState, ...], list[StoredFile]]:
+        r = self.refresher
+        reader = FileReader(r.lake.session, r.lake.table(pointer.location, str(table.name)))
+        files = reader.plan(snapshot)
+        places = reader.partitions(files)
+        stored = [
+            StoredFile(f.path, place, f.size, f.rows, f.rows if f.live_rows is None else f.live_rows)
+            for f, place in zip(files, places, strict=True)
+            if all(d.is_vector for d in f.deletes)
+        ]
+        return files, stored
+
+    def _expirable(self, table: StreamTable, held: Snapshots, rules: Rules, now: datetime) -> tuple[int, ...]:
+        """The snapshots of a table that nobody needs."""
+        r = self.refresher
+        frontiers = r.store.frontiers_at(table.name)
+        needed = {held.current, *held.referred}
+        for location in r.store.held_at(table.name).values():
+            there = r.lake.facts(location).snapshot_id
+            if there is not None:
+                needed.add(there)
+        return to_expire(held.snapshots, needed, frontiers, rules, now)
+
+    # -- doing -----------------------------------------------------------------------------------------------------
+
+    def _pass(self, owner: StreamTable, by: str) -> list[Upkeep]:
+        r = self.refresher
+        lease = r.heartbeat.take(f"stream_table:{owner.id}")
+        if lease is None:
+            return [Upkeep(str(owner.name), False, "a refresh of it is running")]
+        found = []
+        try:
+            now = r.known().get(owner.name)
+            if now is None or now.id != owner.id:
+                return [Upkeep(str(owner.name), False, "it was dropped")]
+            for table in (now, *now.states):
+                try:
+                    found.append(self._maintain(table, lease, by))
+                except _LeftAlone as error:
+                    found.append(Upkeep(str(table.name), False, str(error)))
+                except Exception as error:
+                    found.append(self._failed(table, spark_error(error)))
+        finally:
+            r.heartbeat.give_back(lease)
+        if r.store.garbage(datetime.now(UTC), limit=1):
+            sweep(r.lake.session, r.store)
+        return found
+
+    def _failed(self, table: StreamTable, error: TrickleError) -> Upkeep:
+        """Said, and nothing more: the table is as it was, and its refreshes go on."""
+        _log.warning("maintenance of %s failed: %s", table.name, error)
+        message = f"maintenance of {table.name} failed: {error.message}"
+        with self.refresher.store.write() as tx:
+            tx.alerts.raise_("MAINTENANCE_FAILED", message, str(table.name))
+        return Upkeep(str(table.name), False, str(error), failed=True)
+
+    def _maintain(self, table: StreamTable, lease: Lease, by: str) -> Upkeep:
+        r, stages, started = self.refresher, Stages(), datetime.now(UTC)
+        with stages("look"):
+            looked = self._look(table, started)
+        found = looked.need
+        if found.reason is None:
+            deleted = self._delete_metadata(table, looked.pointer.location)
+            said = _NOTHING if not deleted else "old metadata files"
+            return Upkeep(str(table.name), bool(deleted), said, looked.files, metadata_deleted=deleted)
+        by_path = {f.path: f for f in looked.states}
+        chosen = [by_path[p] for p in found.rewrite]
+        size = sum(f.size for f in chosen)
+        with r.attempts.begin({table.name: looked.pointer}) as attempt:
+            attempt.apply(r.pins(table))  # names may differ in case alone
+            attempt.tune(small=size <= r.settings.target_file_size)
+            staging = Staging.onto(attempt, table.name, table.file_schema)
+            before = staging.head
+            assert before is not None
+            try:
+                if chosen:
+                    with stages("rewrite"):
+                        staging.rewrite(chosen, max(1, round(size / r.settings.target_file_size)))
+                garbage: list[str] = []
+                if found.expire:
+                    with stages("expire"):
+                        garbage = staging.expire(found.expire)
+                facts = r.lake.metadata(staging.location).currentSnapshot().summary()
+                result = Upkeep(
+                    str(table.name),
+                    True,
+                    str(found.reason),
+                    files_before=looked.files,
+                    files_after=int(facts.get("total-data-files") or 0),
+                    files_left=found.left,
+                    bytes_rewritten=size,
+                    snapshots_expired=len(found.expire),
+                    files_unneeded=len(garbage),
+                )
+                change = self._change(staging, table, before, garbage, result, stages, started, by)
+                with stages("publish"):
+                    publish(r.store, r.lake, [Member(table.name, lease, change, staging)], probe=r.probe)
+            except BaseException as error:
+                self._discard(staging, error)
+                raise
+        deleted = self._delete_metadata(table, staging.location)
+        return replace(result, metadata_deleted=deleted, seconds=round(stages.total, 4))
+
+    def _change(
+        self,
+        staging: Staging,
+        table: StreamTable,
+        before: int,
+        garbage: Sequence[str],
+        result: Upkeep,
+        stages: Stages,
+        started: datetime,
+        by: str,
+    ) -> UpkeepChange:
+        assert staging.head is not None
+        now = datetime.now(UTC)
+        history = HistoryEntry(
+            refresh_id=uuid.uuid4().hex,
+            name=str(table.name),
+            state="COMPLETED",
+            action=Action.MAINTENANCE,
+            reason=result.reason,
+            initiated_by=by,
+            started_at=started,
+            ended_at=now,
+            seconds=round(stages.total, 4),
+            rows_inserted=0,
+            rows_updated=0,
+            rows_deleted=0,
+            rows_changed={},
+            stages=stages.rounded(),
+            error_code=None,
+            error=None,
+            snapshot_id=staging.head,
+            bytes_read=result.bytes_rewritten,
+        )
+        keep = now + self._grace
+        return UpkeepChange(table, history, staging.location, staging.head, before, tuple(garbage), keep)
+
+    def _discard(self, staging: Staging, error: BaseException) -> None:
+        """Delete the files of a pass that failed, unless it was published after all."""
+        live = location_of(self.refresher.store.pointers(names=[staging.name]), staging.name)
+        if isinstance(error, OutcomeUnknown) or live == staging.location:
+            return
+        try:
+            staging.discard()
+        except Exception as second:
+            _log.warning("files of failed maintenance of %s stay behind: %s", staging.name, why(second))
+
+    def _delete_metadata(self, table: StreamTable, location: str) -> int:
+        """Metadata files that were replaced some time ago, and at which no cut and no attempt stands.
+
+        Under the lease of the table: nobody else makes one of them the current one.
+        """
+        r = self.refresher
+        held = {location, *r.store.held_at(table.name).values()}
+        names = {place.rpartition("/")[2] for place in held}  # a listing may spell the folder in another way
+        listed = metadata_files(r.lake, location)
+        by_name = {path.rpartition("/")[2]: path for path, _ in listed}
+        limit = datetime.now(UTC) - self._grace
+        old = superseded([(path.rpartition("/")[2], at) for path, at in listed], names, limit)
+        delete_files(r.lake.session, [by_name[name] for name in old])
+        return len(old)

@@ -1,0 +1,76 @@
+"""Old history goes; what the engine asks for and the totals of all time stay."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import select
+
+from spark_trickle.catalog import tables
+from spark_trickle.catalog.retention import DELETED, trim_history
+from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.model import Mode, StreamTable
+from spark_trickle.monitor.totals import Totals
+from spark_trickle.thresholds import DURATIONS, PAST_REFRESHES
+from tests.catalog.records import REVENUE
+from tests.catalog.test_totals import record
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+KEEP = timedelta(days=30)
+
+
+def ids(store: CatalogStore) -> list[int]:
+    return [r["id"] for r in store._rows(select(tables.refresh_history.c.id).order_by(tables.refresh_history.c.id))]
+
+
+def made(store: CatalogStore) -> None:
+    with store.write() as tx:
+        assert tx.save_stream_table(StreamTable.draft(REVENUE, "SELECT 1", "s", Mode.AUTO, NOW)) == 1
+
+
+def refreshes(totals: Totals) -> tuple[int, float, int]:
+    found = totals.look(NOW)
+    return sum(s.refreshes for s in found), round(sum(s.seconds for s in found), 6), sum(s.rows_inserted for s in found)
+
+
+def test_old_history_goes_and_is_still_counted(store: CatalogStore) -> None:
+    made(store)
+    old, count = NOW - timedelta(days=40), PAST_REFRESHES + 20
+    for n in range(1, count + 1):
+        record(store, n, old + timedelta(minutes=n), seconds=0.25)
+    record(store, count + 1, NOW - timedelta(days=1), seconds=7.0)
+    record(store, count + 2, None)
+    watching, late = Totals(store, DURATIONS), Totals(store, DURATIONS)
+    expected = (count + 1, 0.25 * count + 7, (count + 1) * 2**40)
+    assert refreshes(watching) == expected
+    assert trim_history(store, NOW - KEEP) == 20
+    # The newest that tell costs, and the first, at which its changes begin.
+    assert ids(store) == [1, *range(22, count + 3)]
+    for totals in (watching, late, Totals(store, DURATIONS)):
+        assert refreshes(totals) == expected
+    assert trim_history(store, NOW - KEEP) == 0
+    record(store, count + 3, NOW - timedelta(hours=1), seconds=0.25)
+    assert trim_history(store, NOW - timedelta(hours=2)) == 1
+    for totals in (watching, late, Totals(store, DURATIONS)):
+        assert refreshes(totals) == (count + 2, 0.25 * (count + 1) + 7, (count + 2) * 2**40)
+
+
+def test_history_of_a_dropped_table_goes_as_a_whole(store: CatalogStore) -> None:
+    for n in range(1, 4):
+        record(store, n, NOW - timedelta(days=40))
+    assert trim_history(store, NOW - KEEP) == 3
+    assert ids(store) == []
+    assert store.setting(DELETED) == "[]"  # nobody asks for it any more
+
+
+def test_the_start_of_the_changes_is_known(store: CatalogStore) -> None:
+    """A time before what is kept must not be taken for one before the first content."""
+    made(store)
+    for n in range(1, PAST_REFRESHES + 20):
+        record(store, n, NOW - timedelta(days=40) + timedelta(minutes=n))
+    moment = NOW - timedelta(days=40) + timedelta(minutes=10)
+    before = store.published_at(1, moment)
+    trim_history(store, NOW - KEEP)
+    after = store.published_at(1, moment)
+    assert before is not None
+    assert after is not None
