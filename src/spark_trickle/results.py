@@ -308,8 +308,11 @@ class Verification:
         else:
             lines = [f"{self.name}: DIFFERS, {self.missing} rows missing, {self.extra} rows extra"]
             lines += [f"  {e}" for e in self.examples]
-        if self.unjudged:
-            lines.append(f"  not judged, since SQL leaves their values open: {', '.join(self.unjudged)}")
-        if self.parts:
-            lines.append(f"  also compared: {', '.join(self.parts)}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {r}" for r in self.remarks)])
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """How far the comparison went."""
+        open_ = f"not judged, since SQL leaves their values open: {', '.join(self.unjudged)}" if self.unjudged else ""
+        parts = f"also compared: {', '.join(self.parts)}" if self.parts else ""
+        return tuple(r for r in (open_, parts) if r)

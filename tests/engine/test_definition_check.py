@@ -53,7 +53,9 @@ TEXT = "SELECT g, v FROM s.t"
 
 
 def test_a_misread_definition_runs_as_written(lake: Trickle, misreading: None) -> None:
-    lake.create_stream_table("s.misread", TEXT)
+    created = lake.create_stream_table("s.misread", TEXT)
+    assert any("please report" in n for n in created.notices)
+    assert lake.explain("s.misread").notices == created.notices
     status = lake.status("s.misread")[0]
     assert not status.incremental
     assert status.reason == "DEFINITION_CHECK: our form of the query gives 2 rows, and its text 3"
@@ -103,11 +105,14 @@ def test_an_error_of_the_text_is_the_users(lake: Trickle) -> None:
         lake.create_stream_table("s.divided", "SELECT 1 / (v - v) AS q FROM s.t")
 
 
-@pytest.mark.parametrize(("setting", "noticed"), [("off", False), ("always", True)])
+@pytest.mark.parametrize(
+    ("setting", "most", "noticed"), [("off", 9, False), ("always", 0, True), ("auto", 0, False), ("auto", 1, True)]
+)
 def test_setting(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, noticed: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, most: int, noticed: bool
 ) -> None:
-    monkeypatch.setattr("spark_trickle.refresh.definition_check.CHECKED_ROWS", 0)
+    """`auto` looks at definitions over so many rows at most; the source has one."""
+    monkeypatch.setattr("spark_trickle.refresh.definition_check.CHECKED_ROWS", most)
     with connect(tmp_path / "lake", shuffle_partitions=2, check_definition=setting) as tr:
         tr.sql("CREATE NAMESPACE s")
         tr.sql("CREATE TABLE s.t AS SELECT 1 AS g, 1 AS v")

@@ -407,6 +407,12 @@ def test_bad_options(lake: Trickle, clause: str, code: str, says: str) -> None:
         "CREATE OR REPLACE TABLE s.guarded (a INT)",
         "CREATE OR REPLACE TABLE s.guarded AS SELECT 1 AS a",
         "CREATE OR REPLACE VIEW s.guarded AS SELECT 1 AS a",
+        "EXECUTE IMMEDIATE 'DELETE FROM s.guarded'",
+        "BEGIN SELECT 1; INSERT INTO s.guarded VALUES (1, 1); END",
+        "BEGIN IF true THEN SELECT 1; ELSE DELETE FROM s.guarded; END IF; END",
+        "BEGIN FOR r AS SELECT 1 AS a DO DROP TABLE s.guarded; END FOR; END",
+        "BEGIN WHILE false DO BEGIN EXECUTE IMMEDIATE 'TRUNCATE TABLE s.guarded'; END; END WHILE; END",
+        "BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN DROP TABLE s.guarded; END; SELECT 1; END",
     ],
 )
 def test_statements_that_would_change_a_stream_table(lake: Trickle, statement: str) -> None:
@@ -420,11 +426,19 @@ def test_statements_that_would_change_a_stream_table(lake: Trickle, statement: s
     assert lake.store.pointers() == before
 
 
+def test_a_statement_that_is_computed_is_refused(lake: Trickle) -> None:
+    with pytest.raises(TrickleError, match="EXECUTE IMMEDIATE") as caught:
+        lake.sql("EXECUTE IMMEDIATE concat('DELETE FROM s.', 'src')")
+    assert caught.value.code == "STREAM_TABLE"
+
+
 def test_statements_that_only_read_a_stream_table(lake: Trickle) -> None:
     if lake.store.stream_table(TableName("s", "guarded")) is None:
         lake.create_stream_table("s.guarded", "SELECT id, v FROM s.src")
     lake.sql("CREATE TABLE s.copy AS SELECT * FROM s.guarded")
     lake.sql("INSERT INTO s.copy SELECT * FROM s.guarded")
+    lake.sql("EXECUTE IMMEDIATE 'INSERT INTO s.copy SELECT * FROM s.guarded'")
+    lake.sql("BEGIN FOR r AS SELECT 1 AS a DO INSERT INTO s.copy SELECT * FROM s.guarded; END FOR; END")
     lake.sql("MERGE INTO s.copy c USING s.guarded g ON c.id = g.id WHEN MATCHED THEN DELETE")
     lake.sql("COMMENT ON TABLE s.guarded IS 'kept by Trickle'")
     lake.sql("DESCRIBE TABLE EXTENDED s.guarded").collect()

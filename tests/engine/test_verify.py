@@ -92,6 +92,9 @@ def test_columns_that_cannot_be_judged_are_named(lake: Trickle) -> None:
         ("missing_row", "SELECT sum(v) AS s FROM s.u", {"where": "true", "copies": 0}),
         ("missing_copy", "SELECT g, v FROM s.u", {"copies": 0}),
         ("twice", "SELECT g, sum(v) AS s FROM s.u GROUP BY g", {"copies": 2}),
+        # A group that loses its extremum is computed again, which would hide what is wrong with it.
+        ("missing_extremum", "SELECT g, min(v) AS m, sum(v) AS s FROM s.u GROUP BY g", {"copies": 0}),
+        ("low_count_extremum", "SELECT g, min(v) AS m, sum(v) AS s FROM s.u GROUP BY g", {"_t_count": "0"}),
     ],
 )
 def test_rows_that_cannot_be_right_are_noticed(
@@ -113,16 +116,18 @@ def test_rows_that_cannot_be_right_are_noticed(
     assert lake.verify(f"s.{name}", deep=True).equal
 
 
-def test_a_state_that_cannot_be_right_is_noticed(lake: Trickle) -> None:
-    lake.sql("CREATE TABLE s.w (g INT, v INT)")
-    lake.sql("INSERT INTO s.w SELECT id % 3, id FROM range(30)")
-    lake.create_stream_table("s.two", NESTED.format("s.w"))
-    tamper(lake, "s.two", "c0 = 1", state=True, copies=0)
-    lake.sql("UPDATE s.w SET g = 2 WHERE v = 1")
-    found = lake.refresh("s.two")
+@pytest.mark.parametrize(("name", "tampering"), [("lacking", {"copies": 0}), ("low", {"_t_count": "0"})])
+def test_a_state_that_cannot_be_right_is_noticed(lake: Trickle, name: str, tampering: dict[str, Any]) -> None:
+    source, table = f"s.{name}_src", f"s.{name}"
+    lake.sql(f"CREATE TABLE {source} (g INT, v INT)")
+    lake.sql(f"INSERT INTO {source} SELECT id % 3, id FROM range(30)")
+    lake.create_stream_table(table, NESTED.format(source))
+    tamper(lake, table, "c0 = 1", state=True, **tampering)
+    lake.sql(f"UPDATE {source} SET g = 2 WHERE v = 1")
+    found = lake.refresh(table)
     assert found.action is Action.REINITIALIZE, found
     assert "INTEGRITY" in found.reason
-    assert lake.verify("s.two", deep=True).equal
+    assert lake.verify(table, deep=True).equal
 
 
 def test_verify_says_what_is_gone(lake: Trickle) -> None:

@@ -227,6 +227,14 @@ _FORMS: dict[T, tuple[tuple[float, str], ...]] = {
         (1, "variant|try_variant_get({V}, '$[0]', 'variant')"),
         (1, "variant|{V}"),
     ),
+    T.DBLS: ((1, "sign of zero|array({G}, - {G})"), (1, "sign of zero|reverse({d})")),
+    T.DPAIR: ((1, "sign of zero|named_struct('d', {G}, 'f', {E})"), (1, "sign of zero|coalesce({p}, {p})")),
+    T.DMAP: (
+        (1, "sign of zero|map('a', {G}, 'b', - {G})"),
+        (1, "map order|map_filter({m}, (mk, mv) -> mk <> 'a')"),
+        (1, "sign of zero|transform_values({m}, (mk, mv) -> - mv)"),
+    ),
+    T.DKEYS: ((1, "map order|map(coalesce({I}, 7) + 0.5D, {I})"), (1, "map order|map_filter({k}, (mk, mv) -> mv > 1)")),
     T.FAR: ((1, "wide number|{Q}"), (1, "wide number|try_subtract({Q}, {Q})")),
     T.WIDE: ((1, "wide number|{W}"), (1, "wide number|try_multiply({W}, 3)")),
     T.TOP: ((1, "wide number|{H}"),),
@@ -236,6 +244,7 @@ _LETTERS: dict[str, T] = {
     "I": T.INT, "B": T.BIGINT, "N": T.DEC, "S": T.STR, "D": T.DATE, "Z": T.TS, "F": T.DBL,
     "A": T.INTS, "X": T.STRS, "U": T.STRUCT, "M": T.MAP, "G": T.SIGNED, "E": T.FLT, "Q": T.FAR, "W": T.WIDE, "H": T.TOP,
     "K": T.SMAP, "L": T.MAPS, "O": T.MMAP, "Y": T.BMAP, "V": T.VAR,
+    "d": T.DBLS, "p": T.DPAIR, "m": T.DMAP, "k": T.DKEYS,
 }  # fmt: skip
 _PLAIN = {"i": T.INT, "n": T.DEC, "s": T.STR}
 

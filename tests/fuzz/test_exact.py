@@ -9,7 +9,7 @@ import pytest
 
 from tests.fuzz import guarded
 from tests.fuzz.exact import How, compare, local
-from tests.fuzz.types import HOSTILE, POOLS, T
+from tests.fuzz.types import HOSTILE, ODD, POOLS, ZEROS, T
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,14 +59,14 @@ def test_tells_apart_what_looks_alike(spark: SparkSession) -> None:
 
 @pytest.mark.spark
 def test_rows_pass_the_driver_unaltered(spark: SparkSession) -> None:
-    for type_ in (*HOSTILE, T.SMAP, T.MAPS, T.MMAP, T.BMAP, T.VAR, T.SIGNED, T.FLT, T.WIDE):
+    for type_ in (*HOSTILE, *ODD, *ZEROS, T.WIDE):
         values = ", ".join(f"({v})" for v in (*POOLS[type_], *HOSTILE.get(type_, ())))
         frame = spark.sql(f"SELECT CAST(c AS {type_.value}) AS c FROM VALUES {values} AS v(c)")
         frame.createOrReplaceTempView("before")
         local(frame).createOrReplaceTempView("after")
         found = compare(spark, "before", "after", frame.schema, {})
         assert found.equal, (type_, found.examples)
-        assert found.rows > 4, type_
+        assert found.rows >= 4, type_
 
 
 def test_no_row_of_either_state_can_fail() -> None:

@@ -46,13 +46,17 @@ class T(StrEnum):
     MMAP = "MAP<STRING, MAP<STRING, INT>>"
     BMAP = "STRUCT<m: MAP<BINARY, INT>>"
     VAR = "VARIANT"
+    DBLS = "ARRAY<DOUBLE>"
+    DPAIR = "STRUCT<d: DOUBLE, f: FLOAT>"
+    DMAP = "MAP<STRING, DOUBLE>"
+    DKEYS = "MAP<DOUBLE, INT>"
 
 
 SCALARS = (T.INT, T.BIGINT, T.DEC, T.FINE, T.STR, T.DATE, T.TS, T.BOOL, T.DBL)
 NESTED = (T.INTS, T.STRS, T.STRUCT, T.STRUCTS, T.MAP)
 ZEROS = (T.SIGNED, T.FLT)
 ENDS = (T.FAR, T.WIDE, T.TOP)
-ODD = (T.SMAP, T.MAPS, T.MMAP, T.BMAP, T.VAR)
+ODD = (T.SMAP, T.MAPS, T.MMAP, T.BMAP, T.VAR, T.DBLS, T.DPAIR, T.DMAP, T.DKEYS)
 # What may be a key of a group or a partition, a member of a set operation, or an operand of a comparison.
 COMPARABLE = tuple(t for t in T if t not in (T.MAP, T.LOOSE, *ODD, *ZEROS))
 # What is good for joins and groups: few values, no doubt about equality.
@@ -168,6 +172,36 @@ POOLS |= {
         "to_variant_object(named_struct('a', DATE'2024-01-01'))",
         'parse_json(\'{"a":"2024-01-01"}\')',
         "parse_json('null')",
+    ),
+    # The signs of zeros, NaN and the infinities inside of other values.
+    T.DBLS: (
+        "NULL",
+        "array(-0.0D)",
+        "array(0.0D)",
+        "array(double('NaN'), -0.0D, NULL)",
+        "array(double('NaN'), 0.0D, NULL)",
+        "array(double('-Infinity'), 0.25D, double('Infinity'))",
+    ),
+    T.DPAIR: (
+        "NULL",
+        "named_struct('d', -0.0D, 'f', float('0.0'))",
+        "named_struct('d', 0.0D, 'f', float('-0.0'))",
+        "named_struct('d', double('NaN'), 'f', float('NaN'))",
+        "named_struct('d', double('Infinity'), 'f', CAST(NULL AS FLOAT))",
+    ),
+    T.DMAP: (
+        "NULL",
+        "map('a', -0.0D, 'b', 0.0D)",
+        "map('a', 0.0D, 'b', -0.0D)",
+        "map('b', -0.0D, 'a', 0.0D)",
+        "map('a', double('NaN'), 'b', double('-Infinity'))",
+    ),
+    # Spark itself makes the keys of a map that is built 0.0; the order of entries stays.
+    T.DKEYS: (
+        "NULL",
+        "map(0.0D, 1, double('NaN'), 2)",
+        "map(double('NaN'), 2, 0.0D, 1)",
+        "map(-0.0D, 3, double('Infinity'), NULL)",
     ),
 }
 

@@ -1,7 +1,7 @@
 """What went wrong elsewhere: cases from the public trackers of other systems, each under its name there.
 
-Most are races. Events happen at their moment by hooks of the refresher: a pass runs after the cut was taken and before
-anything is read, a probe runs during the publish. docs/peers.md lists the cases.
+Most are races. Events happen at their moment by hooks of the refresher: after the cut was taken and before the feed is
+planned, before it is used, and during the publish. docs/peers.md lists the cases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from contextlib import contextmanager
 import pytest
 
 from spark_trickle import Action, Trickle, TrickleError, connect
+from spark_trickle.lake.feed import Feed
 from spark_trickle.model import TableName
+from spark_trickle.refresh.inputs import Feeds, Input
 from spark_trickle.sql.algebra import Operator
 from tests.engine.lakes import other_session, private_catalogs, rows
 
@@ -44,34 +46,55 @@ def assert_exact(tr: Trickle, name: str, source: str) -> None:
 
 
 @contextmanager
-def once_after_the_cut(tr: Trickle, do: Callable[[], object]) -> Iterator[None]:
-    """Do something in the next refresh, when it knows what it will read and has read nothing."""
-    passes, done = tr.refresher.passes, []
+def once_before(tr: Trickle, moment: str, do: Callable[[], object]) -> Iterator[None]:
+    """Do something in the next refresh, when its cut is taken: before the feed is planned, or before it is used."""
+    done: list[bool] = []
 
-    def passing(tree: Operator, changed: Collection[TableName]) -> Operator:
-        del changed
+    def once() -> None:
         if not done:
             done.append(True)
             do()
+
+    def passing(tree: Operator, changed: Collection[TableName]) -> Operator:
+        del changed
+        once()
         return tree
 
-    tr.refresher.passes = (passing, *passes)
-    try:
-        yield
-    finally:
-        tr.refresher.passes = passes
+    def opening(feeds: Feeds, item: Input) -> Feed:
+        once()
+        return open_feed(feeds, item)
+
+    passes, open_feed = tr.refresher.passes, Feeds.open
+    with pytest.MonkeyPatch.context() as patched:
+        if moment == "the feed is planned":
+            patched.setattr(Feeds, "open", opening)
+        else:
+            tr.refresher.passes = (passing, *passes)
+        try:
+            yield
+        finally:
+            tr.refresher.passes = passes
     assert done, "the refresh passed the place"
 
 
 # -- Trino ---------------------------------------------------------------------------------------------------------
 
 
-def test_append_between_planning_and_reading(module_tr: Trickle) -> None:
+@pytest.mark.parametrize("read_by", ["driver", "spark"])
+@pytest.mark.parametrize("moment", ["the feed is planned", "the feed is used"])
+def test_append_between_planning_and_reading(
+    module_tr: Trickle, monkeypatch: pytest.MonkeyPatch, moment: str, read_by: str
+) -> None:
     """trinodb/trino PR 30990: rows appended after planning were imported, and imported again by the next refresh."""
-    tr, name, source = module_tr, make(module_tr, "late"), "s.late_src"
+    if read_by == "spark":
+        monkeypatch.setattr("spark_trickle.lake.feed.DRIVER_FILES", 0)
+        monkeypatch.setattr("spark_trickle.lake.driver_reads.DRIVER_FILES", 0)
+    label = f"late_{moment.rsplit(maxsplit=1)[-1]}_{read_by}"
+    tr, name, source = module_tr, make(module_tr, label), f"s.{label}_src"
     writer = other_session(tr)
     tr.sql(f"INSERT INTO {source} VALUES (1000, 1, 1)")
-    with once_after_the_cut(tr, lambda: writer.sql(f"INSERT INTO lake.{source} VALUES (1001, 1, 10), (1002, 77, 1)")):
+    append = f"INSERT INTO lake.{source} VALUES (1001, 1, 10), (1002, 77, 1)"
+    with once_before(tr, moment, lambda: writer.sql(append)):
         assert tr.refresh(name).action is Action.DIFFERENTIAL
     assert count(tr, name) == 101, "the cut is what was planned with"
     result = tr.refresh(name)
@@ -313,4 +336,33 @@ def test_readers_never_see_an_empty_table(module_tr: Trickle) -> None:
     assert seen == sorted(seen), "no reader goes back in time"
     assert len(seen) >= 3
     tr.refresh(name)
+    assert_exact(tr, name, source)
+
+
+# -- Iceberg's draft of materialized views ---------------------------------------------------------------------------
+
+
+def test_freshness_by_snapshot_ids(module_tr: Trickle) -> None:
+    """apache/iceberg PR 11041: fresh means that all sources are at the snapshots that the content was computed from.
+
+    A rollback goes to a snapshot that is older than what was read: not fresh. A rename of a column or a tag makes no
+    snapshot, a compaction makes one that changes no row: fresh, also in what `status` says.
+    """
+    tr, name, source = module_tr, make(module_tr, "fresh"), "s.fresh_src"
+    (first,) = rows(tr.spark, f"SELECT max_by(snapshot_id, committed_at) FROM {source}.snapshots")
+    tr.sql(f"INSERT INTO {source} VALUES (1000, 1, 1)")
+    assert tr.refresh(name).action is Action.DIFFERENTIAL
+    frontier = {d.input: d.snapshot_id for d in tr.store.find(TableName.of(name)).dependencies}
+    assert frontier[TableName.of(source)] != first[0]
+    for harmless in (
+        f"ALTER TABLE {source} CREATE TAG released",
+        f"ALTER TABLE {source} RENAME COLUMN v TO worth",
+        f"ALTER TABLE {source} RENAME COLUMN worth TO v",
+        f"CALL lake.system.rewrite_data_files(table => '{source}', options => map('rewrite-all', 'true'))",
+    ):
+        tr.sql(harmless)
+        assert tr.refresh(name).action is Action.NO_DATA, harmless
+    tr.sql(f"CALL lake.system.rollback_to_snapshot('{source}', {first[0]})")
+    assert tr.refresh(name).action is Action.DIFFERENTIAL
+    assert count(tr, name) == 100
     assert_exact(tr, name, source)

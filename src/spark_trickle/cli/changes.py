@@ -9,13 +9,11 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from spark_trickle.cli.output import Output, Rows, plain
+from spark_trickle.cli.output import Output, Rows
+from spark_trickle.cli.values import put_together, taken_apart
 from spark_trickle.errors import TrickleError
-from spark_trickle.spark.names import quote
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from spark_trickle.engine import Trickle
     from spark_trickle.refresh.changes import Changes
 
@@ -60,32 +58,23 @@ def _batches(tr: Trickle, name: str, since: Any, *, follow: bool) -> Iterator[Ch
             yield found
 
 
-def _ordered(found: Changes) -> DataFrame:
-    """The rows in order; times with their zone, as --since takes them."""
-    from pyspark.sql import functions as F
-
-    zoned = F.date_format("_time", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx").alias("_time")
-    public = found.frame.columns[:-1]
-    return found.frame.orderBy(*_ORDER).select(*(found.frame[quote(c)] for c in public), zoned)
-
-
 def _table(out: Output, found: Changes, limit: int | None) -> bool:
-    rows = Rows.of(_ordered(found), limit or _SHOWN)
+    rows = Rows.of(found.frame.orderBy(*_ORDER), limit or _SHOWN)
     if rows.rows or found.from_snapshot != found.to_snapshot or found.to_snapshot is None:
         out.show(rows)
     return not rows.truncated
 
 
 def _lines(found: Changes, limit: int | None) -> bool:
-    rows = _ordered(found).toLocalIterator()
-    names = found.frame.columns
+    rows = taken_apart(found.frame.orderBy(*_ORDER)).toLocalIterator()
+    names, types = found.frame.columns, [f.dataType for f in found.frame.schema.fields]
     for row in rows if limit is None else islice(rows, limit):
-        _line(dict(zip(names, row, strict=True)))
+        _line(dict(zip(names, put_together(row, types), strict=True)))
     return limit is None or next(rows, None) is None
 
 
 def _line(values: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(plain(values), ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(values, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 

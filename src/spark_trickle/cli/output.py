@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spark_trickle.cli.values import as_text, put_together, taken_apart
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Action
 from spark_trickle.results import Description, Explanation, HistoryEntry, RefreshResult, StreamTableStatus, Verification
@@ -35,18 +36,21 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a Spark statement, cut off at a limit."""
+    """The rows of a Spark statement, cut off at a limit; values as JSON has them."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     truncated: bool
+    shown: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # the same for people
 
     @classmethod
     def of(cls, frame: DataFrame, limit: int) -> Rows:
-        found = frame.limit(limit + 1).collect() if frame.columns else []
-        types = tuple(field.dataType.simpleString() for field in frame.schema.fields)
-        return cls(tuple(frame.columns), types, tuple(tuple(r) for r in found[:limit]), len(found) > limit)
+        found = taken_apart(frame.limit(limit + 1)).collect() if frame.columns else []
+        types = [f.dataType for f in frame.schema.fields]
+        rows = tuple(put_together(r, types) for r in found[:limit])
+        shown = tuple(tuple(map(as_text, r, types)) for r in rows)
+        return cls(tuple(frame.columns), tuple(t.simpleString() for t in types), rows, len(found) > limit, shown)
 
 
 class Output:
@@ -131,8 +135,8 @@ class Output:
         for name, kind in zip(table.columns, result.types, strict=True):
             numeric = kind.startswith(("int", "bigint", "small", "tiny", "double", "float", "decimal"))
             name.justify = "right" if numeric else "left"
-        for row in result.rows:
-            table.add_row(*(Text("NULL", style="dim") if v is None else Text(cell(v)) for v in row))
+        for row, shown in zip(result.rows, result.shown, strict=True):
+            table.add_row(*(Text(s, style="dim" if v is None else "") for v, s in zip(row, shown, strict=True)))
         self.out.print(table)
         count = f"{len(result.rows)} row{'' if len(result.rows) == 1 else 's'}"
         self.out.print(Text(f"{count}, more left off (raise --limit)" if result.truncated else count, style="dim"))
@@ -240,8 +244,8 @@ class Output:
         table = grid("stream table", "equal", "rows", "missing", "extra", "seconds", right=(2, 3, 4, 5))
         for v in results:
             name = Text(v.name)
-            for example in v.examples:
-                name.append(f"\n  {example}", style="dim")
+            for note in (*v.examples, *v.remarks):
+                name.append(f"\n  {note}", style="dim")
             equal = Text("yes", style="green") if v.equal else Text("NO", style="bold red")
             table.add_row(name, equal, f"{v.rows:,}", f"{v.missing:,}", f"{v.extra:,}", f"{v.seconds:.2f}")
         return table
@@ -262,14 +266,6 @@ def action_text(action: Action | None) -> Text:
     return Text(action, style=styles.get(action, "cyan"))
 
 
-def cell(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (bytes, bytearray)):
-        return "X'" + bytes(value).hex() + "'"
-    return str(value)
-
-
 def plain(value: Any) -> Any:
     """Any result as JSON's own types. NaN and the infinities have no JSON: they become strings."""
     if value is None or isinstance(value, (bool, int)):
@@ -281,12 +277,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     if is_dataclass(value) and not isinstance(value, type):
-        # Not asdict: it rebuilds the tuples inside, and a Spark row rebuilt has lost its names.
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.repr}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
-    if hasattr(value, "asDict"):  # a struct inside a Spark row
-        return plain(value.asDict())
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(v) for v in value]
-    return cell(value)
+    return str(value)

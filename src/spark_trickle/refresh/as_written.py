@@ -71,6 +71,9 @@ def refuse_volatile(compiled: Compiled, settings: Settings) -> None:
 def notices(compiled: Compiled, settings: Settings) -> tuple[str, ...]:
     """What the author of a definition should know."""
     known = compiled.notices
+    if compiled.reason is not None and compiled.reason.code == "DEFINITION_CHECK":
+        about = f"{compiled.reason.message}: a fault of Trickle, please report the query and the types of its tables"
+        known = (*known, f"{about}. It is kept FULL until then, by its text")
     if "${" in compiled.definition:
         known = (*known, "${…} stays as it is written: Spark's variables are not replaced in a definition")
     if compiled.volatile is None or settings.volatile_functions == "allow":

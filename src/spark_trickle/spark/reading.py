@@ -75,18 +75,21 @@ _CHANGES = re.compile(
 )
 
 
+# The parts of a script that hold other parts.
+_SCRIPT = re.compile(r"(IfElse|While|For|SimpleCase|SearchedCase|Loop|Repeat)Statement")
+
+
 def changed_tables(session: SparkSession, text: str) -> tuple[tuple[str, ...], ...]:
     """The tables that a statement would write to, alter or drop, as it names them; () for anything else."""
     plan = _command(session, text)
-    return () if plan is None else tuple(_changed(plan))
+    return () if plan is None else tuple(_changed(session, plan))
 
 
-def _changed(plan: Any) -> Iterator[tuple[str, ...]]:
+def _changed(session: SparkSession, plan: Any) -> Iterator[tuple[str, ...]]:
     kind = str(plan.getClass().getSimpleName())
     if _CHANGES.fullmatch(kind) is None:
-        if kind in ("UnresolvedWith", "Union"):  # WITH … INSERT; FROM … INSERT … INSERT
-            for child in _listed(plan.children()):
-                yield from _changed(child)
+        for part in _parts(session, kind, plan):
+            yield from _changed(session, part)
         return
     # Iceberg's own statements hold the name itself, an INSERT holds its target beside its children.
     target = plan.table() if kind.startswith(("Insert", "Overwrite", "Append")) else None
@@ -104,6 +107,27 @@ def _changed(plan: Any) -> Iterator[tuple[str, ...]]:
         yield tuple(map(str, _listed(target.multipartIdentifier())))
     else:
         yield tuple(map(str, _listed(target)))
+
+
+def _parts(session: SparkSession, kind: str, plan: Any) -> list[Any]:
+    """The statements inside a statement that is no change itself."""
+    if kind in ("UnresolvedWith", "Union"):  # WITH … INSERT; FROM … INSERT … INSERT
+        return _listed(plan.children())
+    if kind == "UnresolvedExecuteImmediate":
+        text = plan.sqlStmtStr()
+        if str(text.getClass().getSimpleName()) != "Literal":
+            raise TrickleError(
+                "STREAM_TABLE",
+                "EXECUTE IMMEDIATE of a text that is computed could change a stream table",
+                hint="Write the statement out, or as one literal.",
+            )
+        inner = _command(session, str(text.value()))
+        return [] if inner is None else [inner]
+    if kind == "SingleStatement":
+        return [plan.parsedPlan()]
+    if kind == "CompoundBody":
+        return [*_listed(plan.children()), *(h.body() for h in _listed(plan.handlers()))]
+    return _listed(plan.children()) if _SCRIPT.fullmatch(kind) else []
 
 
 def _listed(items: Any) -> list[Any]:

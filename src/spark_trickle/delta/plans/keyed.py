@@ -171,7 +171,8 @@ class Keyed:
         if not self.extrema and not self.unsafe:
             return (first, self._merge(added, columns, CHANGE), self._write(columns))
         merge = replace(self._merge(added, columns, CHANGE), name=ADDED)
-        return (first, merge, *self._rescan(columns), self._write(columns))
+        # The rescan would hide it: a group that is computed again lacks nothing.
+        return (first, merge, *self._rescan(columns), self._write(columns, lost=ADDED))
 
     def _by_groups(self, columns: Sequence[Column]) -> tuple[Step, ...]:
         """Recompute the affected groups from the new state."""
@@ -352,7 +353,8 @@ class Keyed:
             totals=(*_TOTALS, AGAIN) if AGAIN in rows.columns else _TOTALS,
         )
 
-    def _write(self, columns: Sequence[Column]) -> Write:
+    def _write(self, columns: Sequence[Column], lost: str = MERGED) -> Write:
+        """`lost`: the step that tells which groups lack their stored row."""
         whole = (*columns, *self.hidden)
         merged = Named(view=MERGED, names=_shape(whole))
         leaving = Filter(child=merged, condition=column(LEAVES))
@@ -363,7 +365,7 @@ class Keyed:
             positions=Project(child=leaving, items=keep(FILE, POSITION)),
             leaving=Total(MERGED, LEAVES),
             updated=Total(MERGED, UPDATED),
-            lost=Total(MERGED, LOST),
+            lost=Total(lost, LOST),
         )
 
     # -- trees -------------------------------------------------------------------------------------------------------
