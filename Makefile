@@ -30,7 +30,7 @@ lint: $(STAMP) ## Check style (ruff), types (mypy strict) and layers (import-lin
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-docs: $(STAMP) ## Write the generated pages of docs/ anew
+docs: $(STAMP) ## Write the generated pages of docs/
 	$(BIN)/python scripts/generate_docs.py
 
 bench: setup ## Measure DIFFERENTIAL against FULL on a million rows, 60 stream tables, 300 columns (about 8 minutes)

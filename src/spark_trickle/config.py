@@ -237,7 +237,7 @@ class Settings(BaseSettings):
         "reject",
         json_schema_extra=LIVE,
         description="What to do with a new definition that uses functions such as `rand()` or `uuid()`, which give "
-        "another answer every time: refuse it, allow it with a notice, or allow it. Its refreshes are FULL.",
+        "different results: refuse it, allow it with a notice, or allow it. Its refreshes are FULL.",
     )
     rest_catalog_storage: dict[str, str] = Field(
         default_factory=dict,

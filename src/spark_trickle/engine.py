@@ -66,10 +66,8 @@ from spark_trickle.spark.reading import changed_tables
 from spark_trickle.spark.session import (
     build_session,
     check_session,
-    has_delta,
     new_session,
     release_session,
-    use_delta,
 )
 from spark_trickle.spark.settings import differences, given
 from spark_trickle.sql.mentions import mentioned
@@ -110,16 +108,16 @@ class Trickle:
         self._owned = spark is None
         with ExitStack() as opened:  # what fails half-way is let go of again
             opened.callback(self.store.close)
-            outside = bool(self.store.sources())
+            formats = {s.format for s in self.store.sources()}
             self.spark: SparkSession = (
-                build_session(settings, delta=outside) if spark is None else check_session(spark, settings)
+                build_session(settings, formats) if spark is None else check_session(spark, settings)
             )
             if self._owned:
                 opened.callback(release_session, self.spark)
-                if outside and has_delta(self.spark):
-                    use_delta(self.spark)
             session = new_session(self.spark, settings)
             lake = Lake(session)
+            if self._owned and formats:
+                lake.prepare(self.spark)
             heartbeat = Heartbeat(self.store, ttl_seconds=settings.lease_seconds)
             heartbeat.start()
             opened.callback(heartbeat.stop)
@@ -510,7 +508,7 @@ class Trickle:
         check_name(full)
         made = self.refresher.attempts.sources.create(full, format, os.fspath(location))
         if self._owned:
-            use_delta(self.spark)
+            self.refresher.lake.prepare(self.spark)
         return made
 
     def drop_source(self, name: str | Sequence[str]) -> None:

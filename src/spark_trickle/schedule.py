@@ -127,7 +127,9 @@ def parse_duration(text: str) -> int:
     """
     seconds = duration_seconds(text.strip())
     if seconds is None:
-        raise TrickleError("INVALID_SETTING", f"{text!r} is no duration", hint="Write it as '30m', '1h 30m' or '7d'.")
+        raise TrickleError(
+            "INVALID_SETTING", f"{text!r} is not a valid duration", hint="Write it as '30m', '1h 30m' or '7d'."
+        )
     return seconds
 
 

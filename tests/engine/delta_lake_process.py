@@ -6,6 +6,7 @@ Runs every scenario, or those named, and prints one line of JSON for each.
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import sys
 import time
@@ -21,7 +22,9 @@ from spark_trickle import Action, Trickle, TrickleError, connect
 from spark_trickle.lake.delta_lake.feed import read_changes
 from spark_trickle.lake.delta_lake.kind import DeltaLake
 from spark_trickle.lake.delta_lake.log import Logs, Version
-from spark_trickle.spark.session import has_delta
+from spark_trickle.spark.session import has_delta_lake
+from tests.fuzz.exact import compare
+from tests.fuzz.types import T, values
 from tests.jvm import QUICK_JAVA
 
 CONF = {
@@ -400,6 +403,48 @@ def cuts(world: World) -> None:
     tr.drop_cut("before")
 
 
+def hostile_values(world: World) -> None:
+    """Values that are easily altered on the way come through each kind of feed as they are."""
+    held = (T.STR, T.MAP, T.SIGNED, T.FLT, T.DBLS, T.WIDE, T.TS, T.SMAP, T.BMAP, T.STRS)
+    for variant, properties in VARIANTS.items():
+        name, tr, rnd = f"hostile_{variant}", world.tr, random.Random(variant)
+        table = world.path(name)
+        columns = [f"c{n}" for n in range(len(held))]
+        listed = ", ".join(f"{c} {t.value.strip()}" for c, t in zip(columns, held, strict=True))
+        world.sql(f"CREATE TABLE {table} (id INT, {listed}) USING delta TBLPROPERTIES ({properties})")
+
+        def some(first: int, count: int, rnd: random.Random = rnd) -> str:
+            """Rows that have each value of each type in turn."""
+            rows = [
+                ", ".join((str(first + n), *(f"CAST({rnd.choice(values(t))} AS {t.value.strip()})" for t in held)))
+                for n in range(count)
+            ]
+            return " UNION ALL ".join(f"SELECT {row}" for row in rows)
+
+        world.sql(f"INSERT INTO {table} {some(0, 24)}")
+        tr.create_source(f"s.{name}", "delta", world.root / name)
+        queries = {
+            "copied": f"SELECT * FROM s.{name}",
+            "grouped": f"SELECT c0, count(*) AS n, sum(id) AS s FROM s.{name} GROUP BY c0",
+            "shown": f"SELECT id, to_json(c1) AS m, get(map_keys(c1), 0) AS first, CAST(c2 AS STRING) AS sign FROM s.{name}",
+            "joined": f"SELECT a.id, b.c7, b.c8 FROM s.{name} a JOIN s.{name} b ON a.id = b.id + 1",
+        }
+        for label, query in queries.items():
+            tr.create_stream_table(f"s.{name}_{label}", query)
+        for change in (
+            f"INSERT INTO {table} {some(24, 12)}",
+            f"UPDATE {table} SET c1 = c7.m, c2 = -c2, c0 = get(c9, 0) WHERE id % 3 = 0",
+            f"DELETE FROM {table} WHERE id % 4 = 1",
+        ):
+            world.sql(change)
+            for label, query in queries.items():
+                result = tr.refresh(f"s.{name}_{label}", "DIFFERENTIAL")
+                assert result.action is Action.DIFFERENTIAL, (change, result)
+                tr.sql(query).createOrReplaceTempView("defined")
+                found = compare(tr.spark, f"s.{name}_{label}", "defined", tr.spark.table("defined").schema, {})
+                assert found.equal, (variant, change, label, found)
+
+
 def left_behind(world: World) -> None:
     """Views of attempts are gone with them."""
     pins = [p for p in (world.root / "lake" / "warehouse").rglob("trickle-pin-*") if not p.name.endswith(".crc")]
@@ -408,7 +453,10 @@ def left_behind(world: World) -> None:
 
 SCENARIOS: dict[str, Callable[[World], None]] = {
     f.__name__: f
-    for f in (feeds, maintained, other_constructs, cost, expired, recreated, schema, names, cuts, left_behind)
+    for f in (
+        *(feeds, maintained, other_constructs, hostile_values, cost, expired, recreated, schema, names, cuts),
+        left_behind,
+    )
 }
 
 
@@ -435,7 +483,7 @@ def main(root: Path, chosen: list[str]) -> None:
 def by_itself(root: Path) -> None:
     """A lake that has a Delta source starts Spark with Delta Lake without being told."""
     with connect_here(root) as tr:
-        assert has_delta(tr.spark)
+        assert has_delta_lake(tr.spark)
         assert tr.sql("SELECT count(*) FROM s.kept").first()[0] == 1
         assert tr.refresh("s.of_kept").action is Action.NO_DATA
 

@@ -17,7 +17,7 @@ from spark_trickle.lake.delta_lake.commits import fold, live_rows
 from spark_trickle.lake.delta_lake.log import Version
 from spark_trickle.lake.delta_lake.schema import as_seen, with_ids
 from spark_trickle.model import Dependency, InputKind, Source
-from spark_trickle.spark.session import DELTA, DELTA_EXTENSION, DELTA_STORAGE, context_conf, has_delta, packages
+from spark_trickle.spark.session import DELTA, DELTA_EXTENSION, DELTA_STORAGE, context_conf, has_delta_lake, packages
 from tests.engine.delta_lake_process import SCENARIOS
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_with_delta_lake(outcomes: dict[str, dict[str, Any]], scenario: str) -> 
 def test_nothing_of_delta_lake_is_loaded_unasked(tr: Trickle) -> None:
     conf = context_conf(Settings.load(tr.settings.location))
     assert not any("delta" in f"{key}={value}".lower() for key, value in conf.items() if "location" not in key)
-    assert not has_delta(tr.spark)
+    assert not has_delta_lake(tr.spark)
     tr.sql("CREATE TABLE t (a INT)")
     tr.create_stream_table("s.copy", "SELECT a FROM t")
     assert tr.sources() == ()
@@ -55,15 +55,15 @@ def test_nothing_of_delta_lake_is_loaded_unasked(tr: Trickle) -> None:
 
 def test_jars_when_there_is_a_source(tmp_path: Path) -> None:
     settings = Settings.load(tmp_path, spark_conf={"spark.jars.ivy": str(tmp_path / "ivy")})
-    conf = context_conf(settings, delta=True)
+    conf = context_conf(settings, ["delta"])
     assert {DELTA, DELTA_STORAGE} <= {*conf["spark.jars.packages"].split(",")}
     assert conf["spark.sql.extensions"].endswith(DELTA_EXTENSION)
     assert "delta-kernel" in conf["spark.jars.excludes"]
-    assert packages(Settings.load(tmp_path, delta_lake=True)) == packages(Settings.load(tmp_path), delta=True)
+    assert packages(Settings.load(tmp_path, delta_lake=True)) == packages(Settings.load(tmp_path), ["delta"])
     # Another release of Delta Lake takes the place of ours.
     own = "io.delta:delta-spark_4.1_2.13:4.3.1"
     theirs = Settings.load(tmp_path, extra_packages=(own,))
-    assert DELTA not in packages(theirs, delta=True)
+    assert DELTA not in packages(theirs, ["delta"])
     assert DELTA_EXTENSION in context_conf(theirs)["spark.sql.extensions"]
     assert "spark.jars.excludes" not in context_conf(theirs)
 

@@ -198,7 +198,7 @@ def active(session: SparkSession) -> Iterator[None]:
 
 
 def let_go(checkpoint: DataFrame) -> None:
-    """Free the blocks of a local checkpoint; `checkpoint.rdd` would be another RDD, made anew at every mention."""
+    """Free the blocks of a local checkpoint; `checkpoint.rdd` would be another RDD, created at every mention."""
     checkpoint._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 

@@ -46,7 +46,7 @@ class MetadataFiles:
         return text
 
     def metadata(self, location: str) -> dict[str, Any]:
-        """Read anew at every call."""
+        """Not cached."""
         return parsed(location, self._bytes(location))
 
     def _bytes(self, location: str) -> bytes:

@@ -151,7 +151,7 @@ class Compiler:
 
 
 def _with_functions(compiled: Compiled, functions: Mapping[str, LakeFunction]) -> Compiled:
-    """Each hidden state table has its part of the functions: another version starts those that call it anew."""
+    """Each hidden state table has its part of the functions: with another version those that call it are recomputed."""
     if not functions:
         return compiled
     names = sorted(called(compiled.definition) & functions.keys())

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 def second_try(error: Exception, decision: Decision, mode: Mode) -> Decision | None:
     """What to do after a failure that need not be the definition's; None: it is what it is."""
     if isinstance(error, TrickleError):
-        # The table is not what the deltas say it should be: start it anew.
+        # The table is not what the deltas say it should be: recompute it.
         if error.code != "INTEGRITY" or mode is Mode.DIFFERENTIAL:
             return None
         return Decision(Action.REINITIALIZE, Reason("INTEGRITY", error.message))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MAX_FIELDS = 2**31 - 1
-# Numbers that Spark draws anew on every analysis. A string literal may look like one in the tree text
+# Numbers that Spark draws on every analysis. A string literal may look like one in the tree text
 # ('#12'), but not in JSON, which is compared too.
 _JSON_IDS = re.compile(r'(?P<before>"(?:id|cteId|loopId|planId|resultId)":)(?P<id>\d+)(?:,"jvmId":"[^"]*")?')
 _TEXT_IDS = re.compile(r"(?P<before>#|\b(?:CTERelation|UnionLoop)(?:Def|Ref)? )(?P<id>\d+)L?")

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
@@ -108,19 +108,19 @@ def session_conf(settings: Settings) -> dict[str, str]:
     return conf | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
 
 
-def packages(settings: Settings, *, delta: bool = False) -> tuple[str, ...]:
-    """Maven coordinates that Spark needs for this lake; `delta`: it has Delta Lake tables as sources."""
+def packages(settings: Settings, formats: Collection[str] = ()) -> tuple[str, ...]:
+    """Maven coordinates that Spark needs for this lake; `formats`: those of its sources."""
     driver = POSTGRES if settings.is_postgres else SQLITE
-    own = _brings_delta(settings.extra_packages)
-    needed = (DELTA, DELTA_STORAGE) if (delta or settings.delta_lake) and not own else ()
+    own = _brings_delta_lake(settings.extra_packages)
+    needed = (DELTA, DELTA_STORAGE) if ("delta" in formats or settings.delta_lake) and not own else ()
     return (ICEBERG, driver, *needed, *settings.extra_packages)
 
 
-def _brings_delta(coordinates: Iterable[str]) -> bool:
+def _brings_delta_lake(coordinates: Iterable[str]) -> bool:
     return any(c.startswith("io.delta:delta-spark") for c in coordinates)
 
 
-def context_conf(settings: Settings, *, delta: bool = False) -> dict[str, str]:
+def context_conf(settings: Settings, formats: Collection[str] = ()) -> dict[str, str]:
     """What must be known when Spark starts."""
     conf = {
         "spark.master": settings.master,
@@ -143,10 +143,10 @@ def context_conf(settings: Settings, *, delta: bool = False) -> dict[str, str]:
     conf |= session_conf(settings) | settings.spark_conf
     if EXTENSIONS not in conf["spark.sql.extensions"]:
         conf["spark.sql.extensions"] += f",{EXTENSIONS}"
-    needed = packages(settings, delta=delta)
+    needed = packages(settings, formats)
     found = [jar_path(p, settings) for p in needed]
     asked = [p for p in conf.get("spark.jars.packages", "").split(",") if p]
-    if _brings_delta((*needed, *asked)) and DELTA_EXTENSION not in conf["spark.sql.extensions"]:
+    if _brings_delta_lake((*needed, *asked)) and DELTA_EXTENSION not in conf["spark.sql.extensions"]:
         conf["spark.sql.extensions"] += f",{DELTA_EXTENSION}"
     if settings.extra_packages or asked or not all(found):
         # Ivy also brings what the packages depend on. Both drivers: a process may open lakes of both kinds.
@@ -202,14 +202,14 @@ def java_version() -> tuple[int, str]:
 # --- sessions --------------------------------------------------------------------------------------
 
 
-def build_session(settings: Settings, *, delta: bool = False) -> SparkSession:
+def build_session(settings: Settings, formats: Collection[str] = ()) -> SparkSession:
     """A session on the lake; starts Spark if this process has none. Give it back with `release_session`."""
     from pyspark import SparkContext
 
     with _lock:
         context = SparkContext._active_spark_context
         if context is None:
-            context = _process.context = _start(settings, delta=delta)
+            context = _process.context = _start(settings, formats)
             remember_classes(context)
             _process.sessions.clear()
         from pyspark.sql import SparkSession
@@ -333,14 +333,14 @@ def _check_spark(spark: SparkSession, settings: Settings) -> None:
     _require_driver(spark, settings)
 
 
-def has_delta(spark: SparkSession) -> bool:
+def has_delta_lake(spark: SparkSession) -> bool:
     """Whether this Spark was started with Delta Lake."""
     extensions = spark.sparkContext.getConf().get("spark.sql.extensions") or ""
     return DELTA_EXTENSION in extensions and _has_class(spark, DELTA_CATALOG)
 
 
-def require_delta(spark: SparkSession, what: str) -> None:
-    if not has_delta(spark):
+def require_delta_lake(spark: SparkSession, what: str) -> None:
+    if not has_delta_lake(spark):
         raise TrickleError(
             "UNSUITABLE_SESSION",
             f"{what}, and the running Spark was started without Delta Lake",
@@ -350,7 +350,7 @@ def require_delta(spark: SparkSession, what: str) -> None:
         )
 
 
-def use_delta(session: SparkSession) -> None:
+def use_delta_lake(session: SparkSession) -> None:
     """Let a session of ours read Delta Lake tables by path."""
     conf = session.conf
     conf.set("spark.sql.catalog.spark_catalog", DELTA_CATALOG)
@@ -372,17 +372,17 @@ def log_tail(lines: int = 20) -> str:
 # --- inside ----------------------------------------------------------------------------------------
 
 
-def _start(settings: Settings, *, delta: bool = False) -> Any:
+def _start(settings: Settings, formats: Collection[str] = ()) -> Any:
     _, java = java_version()
     _quiet()
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    conf = context_conf(settings, delta=delta)
+    conf = context_conf(settings, formats)
     if settings.class_archive:
         options = "spark.driver.extraJavaOptions"
         conf[options] = " ".join((*archive.java_options(java), conf.get(options, ""))).strip()
-    missing = [p for p in packages(settings, delta=delta) if jar_path(p, settings) is None]
+    missing = [p for p in packages(settings, formats) if jar_path(p, settings) is None]
     if "spark.jars.packages" in conf and missing:
         what = "Delta Lake" if missing == [DELTA, DELTA_STORAGE] else "Iceberg and JDBC"
         size = "10 MB" if missing == [DELTA, DELTA_STORAGE] else "60 MB"

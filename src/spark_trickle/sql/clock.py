@@ -1,6 +1,6 @@
 """The text of a query with the time stopped: calls that ask the clock become literals of one moment.
 
-Spark takes the time anew for every query. A refresh and its verification must see the same moment, and so must two
+Spark takes the time once per query. A refresh and its verification must see the same moment, and so must two
 plans that are to be compared.
 """
 

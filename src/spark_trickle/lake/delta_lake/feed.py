@@ -108,16 +108,28 @@ class _Reader:
         return self._weigh(DataFrame(frame, self._session), weight)
 
     def _change_feed(self, old: Version) -> DataFrame:
+        """As Delta plans it. Its relation for `readChangeFeed` would turn rows into external ones and back, which
+        alters text that is not valid UTF-8 and the order of maps."""
+        from pyspark.sql import DataFrame
         from pyspark.sql import functions as F
 
-        reader = self._session.read.format("delta").option("readChangeFeed", "true")
-        reader = reader.option("startingVersion", old.number + 1).option("endingVersion", self._new.number)
+        jvm = handles(self._session).jvm
+        none, some = jvm.scala.Option.empty(), jvm.scala.Option.apply
         with active(self._session):
-            frame = reader.load(self._new.location)
+            frame = jvm.org.apache.spark.sql.delta.commands.cdc.CDCReader.changesToBatchDF(
+                self._logs.log(self._new),
+                old.number + 1,
+                self._new.number,
+                self._session._jsparkSession,
+                none,
+                some(self._logs.snapshot(self._new)),
+                False,
+                none,
+            )
         weight = F.lit(None)
         for kind, value in _KINDS.items():
             weight = F.when(F.col("_change_type") == kind, F.lit(value)).otherwise(weight)
-        return frame.select(*self._typed(), weight.cast("bigint").alias(self._weight))
+        return DataFrame(frame, self._session).select(*self._typed(), weight.cast("bigint").alias(self._weight))
 
     def _weigh(self, frame: DataFrame, weight: int) -> DataFrame:
         from pyspark.sql import functions as F

@@ -14,7 +14,7 @@ from spark_trickle.lake.table_history import TableHistory
 from spark_trickle.lake.views import write_source_view
 from spark_trickle.model import Dependency, Pointer, TableName
 from spark_trickle.spark.names import quote
-from spark_trickle.spark.session import has_delta, require_delta, use_delta
+from spark_trickle.spark.session import has_delta_lake, require_delta_lake, use_delta_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,13 +33,13 @@ class DeltaLake:
         return location.startswith(PREFIX)
 
     def available(self, session: SparkSession) -> bool:
-        return has_delta(session)
+        return has_delta_lake(session)
 
     def require(self, what: str) -> None:
-        require_delta(self._session, what)
+        require_delta_lake(self._session, what)
 
     def prepare(self, session: SparkSession) -> None:
-        use_delta(session)
+        use_delta_lake(session)
 
     def current(self, place: str) -> str | None:
         version = self.logs.current(place)

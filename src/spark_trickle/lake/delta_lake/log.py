@@ -1,7 +1,7 @@
 """Delta Lake tables as sources: what their log says. No Spark job runs here.
 
 A Delta table at one version has a pointer, as an Iceberg table has at one snapshot: `delta:<location>@<version>@<id>`.
-Equal pointers mean that nothing changed. The id is the table's: a table made anew at the same place has another one.
+Equal pointers mean that nothing changed. The id is the table's: one that is created again at the same place has another.
 
 Version, schema and table id come from Delta's own reading of the log. What commits did is read from their files, whose
 format the Delta protocol fixes: two texts tell which files came and went.
@@ -23,7 +23,7 @@ from spark_trickle.lake.delta_lake.commits import Commits, fold, live_rows
 from spark_trickle.lake.delta_lake.schema import as_seen, with_ids
 from spark_trickle.lake.jvm import Java, TableFacts, active, fields_of, handles, why
 from spark_trickle.spark.names import quote
-from spark_trickle.spark.session import require_delta, use_delta
+from spark_trickle.spark.session import require_delta_lake, use_delta_lake
 from spark_trickle.thresholds import FILES_AT_ONCE
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Logs:
             log = self._log(location)
             try:
                 snapshot = _updated(self.session, log)
-            except Exception:  # made anew with fewer versions than Delta remembers
+            except Exception:  # created again with fewer versions than Delta remembers
                 log = self._log(location, fresh=True)
                 snapshot = self._call(location, lambda: _updated(self.session, log))
             if not log.tableExists():
@@ -131,8 +131,8 @@ class Logs:
 
     def _prepare(self, location: str) -> None:
         if not self._ready:
-            require_delta(self.session, f"{location} is a Delta Lake table")
-            use_delta(self.session)
+            require_delta_lake(self.session, f"{location} is a Delta Lake table")
+            use_delta_lake(self.session)
             self._ready = True
 
     def log(self, version: Version) -> Java:
