@@ -426,7 +426,7 @@ def hostile_values(world: World) -> None:
         queries = {
             "copied": f"SELECT * FROM s.{name}",
             "grouped": f"SELECT c0, count(*) AS n, sum(id) AS s FROM s.{name} GROUP BY c0",
-            "shown": f"SELECT id, to_json(c1) AS m, get(map_keys(c1), 0) AS first, CAST(c2 AS STRING) AS sign FROM s.{name}",
+            "shown": f"SELECT id, to_json(c1) AS m, get(map_keys(c1), 0) AS k, CAST(c2 AS STRING) AS t FROM s.{name}",
             "joined": f"SELECT a.id, b.c7, b.c8 FROM s.{name} a JOIN s.{name} b ON a.id = b.id + 1",
         }
         for label, query in queries.items():

@@ -116,6 +116,22 @@ def test_rows_that_cannot_be_right_are_noticed(
     assert lake.verify(f"s.{name}", deep=True).equal
 
 
+def test_a_key_stored_twice_is_noticed_where_all_groups_are_compared(lake: Trickle) -> None:
+    """Not even the keys of the change can be evaluated, for a pair that never existed."""
+    lake.sql("CREATE TABLE s.coded (id INT, g INT, kid INT, code STRING)")
+    lake.sql("INSERT INTO s.coded VALUES (1, 1, 1, 'x'), (2, 2, 2, '20'), (3, 3, 2, '30')")
+    lake.sql("CREATE TABLE s.kinds (kid INT, kind STRING)")
+    lake.sql("INSERT INTO s.kinds VALUES (1, 'text'), (2, 'num')")
+    key = "CASE WHEN k.kind = 'num' THEN CAST(c.code AS INT) END"
+    query = f"SELECT {key} AS n, count(*) AS rows FROM s.coded c JOIN s.kinds k ON c.kid = k.kid GROUP BY {key}"
+    lake.create_stream_table("s.by_kind", query, mode="differential")
+    tamper(lake, "s.by_kind", "n = 30", copies=2)
+    lake.sql("UPDATE s.coded SET code = '10' WHERE id = 1")
+    lake.sql("UPDATE s.kinds SET kind = 'num' WHERE kid = 1")
+    with pytest.raises(TrickleError, match="INTEGRITY"):
+        lake.refresh("s.by_kind")
+
+
 @pytest.mark.parametrize(("name", "tampering"), [("lacking", {"copies": 0}), ("low", {"_t_count": "0"})])
 def test_a_state_that_cannot_be_right_is_noticed(lake: Trickle, name: str, tampering: dict[str, Any]) -> None:
     source, table = f"s.{name}_src", f"s.{name}"

@@ -58,6 +58,7 @@ from spark_trickle.sql.algebra import (
     State,
     UnionAll,
     Weigh,
+    Window,
     keep,
 )
 from spark_trickle.sql.identity import same_value
@@ -77,13 +78,14 @@ from spark_trickle.sql.scalar import (
     less,
     negate,
     number,
+    row_number,
     same,
 )
 from spark_trickle.sql.trees import at
 
 # Columns of the merged rows, beside the old and the new ones.
 UPDATED, LOST, AGAIN = "_t_updated", "_t_lost", "_t_again"
-_LIVES, _SAME, _FRESH = "_t_lives", "_t_same", "_t_fresh"
+_LIVES, _SAME, _FRESH, _NUMBER = "_t_lives", "_t_same", "_t_fresh", "_t_rn"
 ADDED, RESCANNED = "added", "to rescan"
 
 _EXTREMUM = {Merge.LEAST: "min", Merge.GREATEST: "max"}
@@ -306,13 +308,20 @@ class Keyed:
         whole = (*columns, *self.hidden)
         fresh = Project(child=self.full, items=(*prefixed(NEW, whole), Item(_FRESH, boolean(True))))
         on = tuple(same(column(NEW + k.stored), column(OLD + k.stored)) for k in self.keys)
-        both = OuterJoin(left=fresh, right=stored(whole), conditions=on, side=Side.FULL)
+        # Of a key that is stored twice both rows would be taken for right.
+        place = row_number([column(OLD + k.stored) for k in self.keys], (column(FILE), column(POSITION)))
+        there = Window(
+            child=stored(whole),
+            keys=tuple(Item(k.affected, column(OLD + k.stored)) for k in self.keys),
+            calls=(plain_call(_NUMBER, place),),
+        )
+        both = OuterJoin(left=fresh, right=there, conditions=on, side=Side.FULL)
         return Project(
             child=both,
             items=(
                 *keep(FILE, POSITION),
                 Item(_LIVES, negate(is_null(column(_FRESH)))),
-                Item(LOST, boolean(False)),
+                Item(LOST, call("coalesce", greater(column(_NUMBER), number(1)), boolean(False))),
                 *keep(*(side + c.name for side in (NEW, OLD) for c in whole)),
             ),
         )

@@ -1,7 +1,7 @@
 """Delta Lake tables as sources: what their log says. No Spark job runs here.
 
 A Delta table at one version has a pointer, as an Iceberg table has at one snapshot: `delta:<location>@<version>@<id>`.
-Equal pointers mean that nothing changed. The id is the table's: one that is created again at the same place has another.
+Equal pointers mean that nothing changed. The id is the table's: one created again at the same place has another.
 
 Version, schema and table id come from Delta's own reading of the log. What commits did is read from their files, whose
 format the Delta protocol fixes: two texts tell which files came and went.
