@@ -360,9 +360,9 @@ def page(note: str) -> str:
     lines += [
         "",
         "Not followed, so that such a definition runs FULL: a window that is defined outside of the subquery in FROM",
-        "that uses it, an alias of the select list inside a subquery of HAVING, names that a generator in the select list",
-        "gives its columns (`posexplode(a) AS (x, y)`) in ORDER BY with LIMIT, FILTER inside PIVOT, and a LIMIT of a pipe",
-        "after a query in parentheses that is ordered.",
+        "that uses it, an alias of the select list inside a subquery of HAVING, names that a generator in the select",
+        "list gives its columns (`posexplode(a) AS (x, y)`) in ORDER BY with LIMIT, FILTER inside PIVOT, and a LIMIT",
+        "of a pipe after a query in parentheses that is ordered.",
     ]
     return "\n".join([*lines, ""])
 
