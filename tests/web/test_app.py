@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,8 @@ from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import TableName
 from spark_trickle.scheduler.decide import ENABLED
-from spark_trickle.web.security import LONGEST_BODY
+from spark_trickle.web import security
+from spark_trickle.web.security import LONGEST_BODY, LONGEST_STATEMENT
 from spark_trickle.web.server import Server, listen, url_of
 from spark_trickle.web.work import Work
 from tests.catalog.records import add_revenue
@@ -167,8 +170,11 @@ def test_large_bodies(unchanged: httpx.Client, chunked: bool) -> None:
     text = json.dumps({"sql": "x" * LONGEST_BODY}).encode()
     content: Any = (text[at : at + 100_000] for at in range(0, len(text), 100_000)) if chunked else text
     problem_of(unchanged.post(f"{V1}/sql", content=content, headers=JSON), 413, "INVALID_REQUEST")
-    almost = json.dumps({"sql": "x" * (LONGEST_BODY - 100)}).encode()
+    problem_of(unchanged.post(f"{V1}/sql", json={"sql": "x" * LONGEST_STATEMENT}), 413, "INVALID_REQUEST")
+    almost = json.dumps({"sql": "x" * (LONGEST_STATEMENT - 100)}).encode()
     problem_of(unchanged.post(f"{V1}/sql", content=almost, headers=JSON), 400, "INVALID_STATEMENT")
+    longer = {"names": [], "mode": "x" * (LONGEST_BODY - 100)}
+    problem_of(unchanged.post(f"{V1}/refresh", json=longer), 400, "INVALID_REQUEST")
 
 
 def test_an_unexpected_error(lake: CatalogStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,8 +245,8 @@ def test_the_end(lake: CatalogStore, settings: Settings) -> None:
         yield "data: 1\n\n"
         await asyncio.sleep(600)
 
-    @app.get("/events")
-    async def events() -> StreamingResponse:
+    @app.get("/forever")
+    async def endless() -> StreamingResponse:
         return StreamingResponse(forever(), media_type="text/event-stream")
 
     listener = listen("127.0.0.1", 0, has_token=False)
@@ -253,7 +259,7 @@ def test_the_end(lake: CatalogStore, settings: Settings) -> None:
         second = pool.submit(client.post, f"{V1}/stream-tables/s.b/verify")
         while app.state.work._places._value > 8:
             time.sleep(0.01)
-        with client.stream("GET", "/events") as stream:
+        with client.stream("GET", "/forever") as stream:
             lines = stream.iter_lines()
             assert next(lines) == "data: 1"
             stopping = pool.submit(server.stop)
@@ -265,6 +271,49 @@ def test_the_end(lake: CatalogStore, settings: Settings) -> None:
         go.set()
         assert problem_of(first.result(), 503, "SPARK_FAILED")["detail"] == "it was finished"
         stopping.result(30)
+
+
+@contextmanager
+def half_sent(url: str, *paths: str, sent: bytes = b"{") -> Iterator[list[socket.socket]]:
+    """Connections that said 100 bytes would come, and send one."""
+    host, port = url.removeprefix("http://").split(":")
+    with ExitStack() as opened:
+        found = []
+        for path in paths:
+            one = opened.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+            one.sendall(head.encode() + sent)
+            found.append(one)
+        yield found
+
+
+def test_bodies_that_are_never_whole_hold_up_no_end(lake: CatalogStore, settings: Settings) -> None:
+    listener = listen("127.0.0.1", 0, has_token=False)
+    url = url_of(listener)
+    server = Server(app_over(engine(lake, settings)), listener)
+    server.start()
+    # One is read by a route, one by the page, one is refused by its Host, and one is nobody's.
+    with half_sent(url, f"{V1}/sql", "/", "/iceberg/v1/lake/namespaces", "/nothing") as connections:
+        foreign = socket.create_connection(connections[0].getpeername(), timeout=20)
+        foreign.sendall(b"POST /api/v1/sql HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 100\r\n\r\n{")
+        assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+        time.sleep(0.2)
+        stopping = threading.Thread(target=server.stop, daemon=True)
+        stopping.start()
+        stopping.join(15)
+        assert not stopping.is_alive(), "the service ends"
+        answer = connections[0].recv(10_000).decode()
+        assert answer.startswith("HTTP/1.1 503"), answer
+        assert "SERVICE_BUSY" in answer
+        foreign.close()
+
+
+def test_a_body_must_come_in_time(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(security, "BODY_SECONDS", 0.3)
+    with half_sent(str(client.base_url), f"{V1}/sql") as (one,):
+        answer = b"".join(iter(lambda: one.recv(10_000), b"")).decode()  # to the end: it is closed
+    assert answer.startswith("HTTP/1.1 408"), answer
+    assert "application/problem+json" in answer
 
 
 def test_the_page_of_the_api(unchanged: httpx.Client) -> None:
