@@ -11,6 +11,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,15 @@ from fastapi.responses import StreamingResponse
 
 from spark_trickle.catalog.database import open_catalog
 from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.cli.app import run
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import TableName
+from spark_trickle.model import TableName, Via
+from spark_trickle.monitor.lineage import LineageEntry
+from spark_trickle.results import Upkeep
 from spark_trickle.scheduler.decide import ENABLED
-from spark_trickle.web import security
+from spark_trickle.web import api, security
+from spark_trickle.web.registration import Registration, Service
 from spark_trickle.web.security import LONGEST_BODY, LONGEST_STATEMENT
 from spark_trickle.web.server import Server, listen, url_of
 from spark_trickle.web.work import Work
@@ -87,6 +93,117 @@ def test_what_the_catalog_tells(lake: CatalogStore, client: httpx.Client) -> Non
         assert client.get(f"{V1}/graph", params={"format": form}).text.startswith(begins)
 
 
+def test_statistics_are_those_of_a_day(lake: CatalogStore, client: httpx.Client) -> None:
+    record(lake, 1, "FULL", seconds=4.0)
+    record(lake, 2, "DIFFERENTIAL", seconds=1.0)
+    record(lake, 2, "FULL", datetime.now(UTC) - timedelta(hours=25), seconds=9.0)
+
+    def counts(**query: str) -> dict[str, int]:
+        found = client.get(f"{V1}/statistics", params=query)
+        assert found.status_code == 200, found.text
+        return {s["name"]: s["refreshes"] for s in found.json()}
+
+    assert counts() == {"s.a": 1, "s.b": 1}
+    assert counts(since="2d") == {"s.a": 1, "s.b": 2}
+    assert counts(since="2d", until="24h") == {"s.b": 1}
+    assert counts(name="s.b") == {"s.b": 1}
+
+
+def test_filters(lake: CatalogStore, client: httpx.Client) -> None:
+    record(lake, 1, "FULL", seconds=4.0)
+    record(lake, 2, None, seconds=1.0, state="FAILED")
+    record(lake, 2, "DIFFERENTIAL", datetime.now(UTC) - timedelta(hours=2), seconds=2.0)
+
+    def seconds(path: str = "history", **query: str) -> list[float]:
+        return [h["seconds"] for h in client.get(f"{V1}/{path}", params=query).json()]
+
+    assert seconds() == [2.0, 1.0, 4.0]
+    assert seconds(name="s.a") == [4.0]
+    assert seconds(since="1h") == [1.0, 4.0]
+    assert seconds(until="1h") == [2.0]
+    assert seconds(failed="true") == seconds(status="failed") == [1.0]
+    assert seconds(action="full") == seconds(min_seconds="3") == [4.0]
+    assert seconds("stream-tables/s.b/history", failed="true") == [1.0]
+    with lake.write() as tx:
+        tx.alerts.raise_("STALE", "late", "s.a")
+        tx.alerts.raise_("RESUMED", "back", "s.b")
+
+    def kinds(**query: str) -> list[str]:
+        return [a["kind"] for a in client.get(f"{V1}/alerts", params=query).json()]
+
+    assert kinds() == ["RESUMED", "STALE"]
+    assert kinds(open="true") == kinds(name="s.a") == kinds(kind="stale") == ["STALE"]
+    assert kinds(since="1h") == ["RESUMED", "STALE"]
+
+
+def test_what_is_monitored(unchanged: httpx.Client) -> None:
+    health = unchanged.get(f"{V1}/health").json()
+    assert (health["is_well"], health["stream_tables"]) == (False, 3)
+    assert "NO_SCHEDULER" in [f["code"] for f in health["findings"]]
+    assert "no scheduler leads" in health["summary"]
+    pending = unchanged.get(f"{V1}/pending").json()
+    assert {(p["name"], p["input"]) for p in pending} >= {("s.b", "s.a")}
+    assert {p["name"] for p in unchanged.get(f"{V1}/pending?name=s.b").json()} == {"s.b"}
+    assert [s["name"] for s in unchanged.get(f"{V1}/source-states").json()] == ["s.src"]
+    assert {c["name"] for c in unchanged.get(f"{V1}/compliance").json()} == {"s.a", "s.b"}
+    assert [c["name"] for c in unchanged.get(f"{V1}/compliance?name=s.b&since=1h").json()] == ["s.b"]
+
+
+def test_lineage_and_maintenance_are_asked_as_they_are_said(lake: CatalogStore, settings: Settings) -> None:
+    tr, asked = engine(lake, settings), []
+    entry = LineageEntry("s.b", "x", "s.a", "x", Via.IDENTITY, direct=True)
+    tr.lineage = lambda *args, **given: asked.append((args, given)) or (entry,)
+    tr.maintain = lambda *args, **given: asked.append((args, given)) or (Upkeep("s.a", False, "nothing to do"),)
+    with asking(app_over(tr)) as client:
+        found = client.get(f"{V1}/lineage?name=s.b&column=x&depth=1").json()
+        assert (found[0]["from_table"], found[0]["via"]) == ("s.a", "IDENTITY")
+        client.get(f"{V1}/lineage?name=s.a&down=true")
+        done = client.post(f"{V1}/maintain", json={"names": ["s.a"], "dry_run": True}).json()
+        assert (done[0]["name"], done[0]["done"]) == ("s.a", False)
+        client.post(f"{V1}/maintain", json={})
+    assert asked == [
+        (("s.b", "x"), {"depth": 1, "down": False}),
+        (("s.a", None), {"depth": None, "down": True}),
+        (("s.a",), {"dry_run": True}),
+        ((), {"dry_run": False}),
+    ]
+
+
+def test_the_command_maintain_leaves_it_to_the_service(
+    lake: CatalogStore, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tr, asked = engine(lake, settings), []
+
+    def maintain(*names: str, dry_run: bool) -> tuple[Upkeep, ...]:
+        asked.append((names, dry_run))
+        return (Upkeep("s.a", False, "the disk is full", failed=not dry_run),)
+
+    tr.maintain = maintain
+    with asking(app_over(tr)) as client:
+        here = Service.here(str(client.base_url))
+        entry = Registration(settings, lake, replace(here, id="this"))
+        entry.keep()
+        lake_ = ["--lake", str(settings.location), "maintain"]
+        codes = run([*lake_, "s.a", "--dry-run"]), run(lake_)
+        entry.remove()
+    assert asked == [(("s.a",), True), ((), False)]
+    assert codes == (0, 1)
+    assert "the disk is full" in capsys.readouterr().out
+
+
+def test_a_long_text_does_not_hold_up_the_others(unchanged: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    where: list[str] = []
+
+    def parse(text: str) -> None:
+        where.append(threading.current_thread().name)
+
+    monkeypatch.setattr(api, "parse_statement", parse)
+    monkeypatch.setattr(api, "_all_names", parse)
+    problem_of(unchanged.post(f"{V1}/sql", json={"sql": "x"}), 400, "INVALID_STATEMENT")
+    unchanged.post(f"{V1}/plan", json={"all": True})
+    assert [name.startswith("trickle-web") for name in where] == [True, True]
+
+
 def test_all_of_it_is_mounted(unchanged: httpx.Client) -> None:
     assert unchanged.get("/healthz").json() == {"status": "ok", "id": "this"}
     assert unchanged.get("/readyz").json() == {"status": "ok", "leads": False}
@@ -105,7 +222,7 @@ def test_changes_are_seen_at_once(lake: CatalogStore, client: httpx.Client) -> N
         assert status() == "SUSPENDED"
         done = client.post(f"{V1}/sql", json={"sql": "ALTER STREAM TABLE s.a RESUME"}).json()
         assert done == {"kind": None, "many": False, "result": None}
-    assert [a["code"] for a in client.get(f"{V1}/alerts?limit=2").json()] == ["RESUMED", "SUSPENDED"]
+    assert [a["kind"] for a in client.get(f"{V1}/alerts?limit=2").json()] == ["RESUMED", "SUSPENDED"]
     client.post(f"{V1}/disable")
     assert lake.setting(ENABLED) == "false"
     client.post(f"{V1}/enable")
@@ -156,6 +273,17 @@ def test_names_as_in_sql(lake: CatalogStore, client: httpx.Client) -> None:
         ("POST", f"{V1}/sql", b"[" * 100_000, 400, "INVALID_REQUEST"),
         ("POST", f"{V1}/refresh", b"{}", 400, "INVALID_REQUEST"),
         ("POST", f"{V1}/refresh", b'{"all": true, "names": ["s.a"]}', 400, "INVALID_REQUEST"),
+        ("POST", f"{V1}/plan", b"{}", 400, "INVALID_REQUEST"),
+        ("POST", f"{V1}/plan", b'{"all": true, "names": ["s.a"]}', 400, "INVALID_REQUEST"),
+        ("GET", f"{V1}/statistics?since=yesterday", None, 400, "INVALID_FILTER"),
+        ("GET", f"{V1}/statistics?limit=5&since=1h&until=2h", None, 400, "INVALID_FILTER"),
+        ("GET", f"{V1}/compliance?since=-", None, 400, "INVALID_FILTER"),
+        ("GET", f"{V1}/history?status=lost", None, 400, "INVALID_FILTER"),
+        ("GET", f"{V1}/history?min_seconds=nan", None, 400, "INVALID_FILTER"),
+        ("GET", f"{V1}/alerts?kind=weather", None, 400, "INVALID_FILTER"),
+        ("GET", f"{V1}/pending?name=s.nothing", None, 404, "UNKNOWN_STREAM_TABLE"),
+        ("GET", f"{V1}/lineage", None, 422, "INVALID_REQUEST"),
+        ("GET", f"{V1}/lineage?name=s.a&depth=0", None, 422, "INVALID_REQUEST"),
     ],
 )
 def test_problems(unchanged: httpx.Client, method: str, path: str, body: bytes | None, status: int, code: str) -> None:
@@ -179,7 +307,7 @@ def test_large_bodies(unchanged: httpx.Client, chunked: bool) -> None:
 
 def test_an_unexpected_error(lake: CatalogStore, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     tr = engine(lake, settings)
-    tr.alerts = lambda limit: 1 // 0
+    tr.alerts = lambda *_, **__: 1 // 0
     with asking(app_over(tr)) as client:
         found = problem_of(client.get(f"{V1}/alerts"), 500, "INTERNAL")
         assert "division" not in str(found)
@@ -281,7 +409,9 @@ def half_sent(url: str, *paths: str, sent: bytes = b"{") -> Iterator[list[socket
         found = []
         for path in paths:
             one = opened.enter_context(socket.create_connection((host, int(port)), timeout=20))
-            head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+            head = (
+                f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+            )
             one.sendall(head.encode() + sent)
             found.append(one)
         yield found

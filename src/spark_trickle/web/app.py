@@ -60,7 +60,8 @@ def create_app(
         return {"status": "ok" if runs else "stopped", "leads": tr.leads}
 
     read = partial(jvm.read_file, tr.refresher.lake.session)
-    app.include_router(api.router(tr, run))
+    recent = api.recent_answers()
+    app.include_router(api.router(tr, run, recent))
     app.include_router(rest_catalog.router(tr.store, tr.settings, read), prefix="/iceberg")
     app.include_router(metrics.router(tr.store, tr.settings, tr.refresher.attempts.sources.pointers, lambda: tr.leads))
     app.include_router(page.router(tr, run))
