@@ -325,7 +325,31 @@ def test_a_scheduler_that_was_stopped(lake: CatalogStore, settings: Settings) ->
     tr = engine(lake, settings)
     tr._scheduler.is_running = False
     with asking(app_over(tr)) as client:
-        assert client.get("/readyz").status_code == 503
+        assert "scheduler" in problem_of(client.get("/readyz"), 503, "SERVICE_BUSY")["detail"]
+
+
+def test_a_service_without_spark_is_not_ready(lake: CatalogStore, settings: Settings) -> None:
+    tr = engine(lake, settings)
+    with asking(app_over(tr)) as client:
+        assert client.get("/readyz").status_code == 200
+        tr.spark.sparkContext._gateway.proc.poll = lambda: -9
+        assert "JVM" in problem_of(client.get("/readyz"), 503, "SPARK_FAILED")["detail"]
+        tr.spark.sparkContext._gateway.proc = None  # somebody else's: nothing is known of it
+        assert client.get("/readyz").status_code == 200
+
+
+def test_it_is_ready_while_others_wait(lake: CatalogStore, settings: Settings) -> None:
+    """More than there are threads for what the catalog tells."""
+    go, tr = threading.Event(), engine(lake, settings)
+    tr.alerts = lambda *_, **__: go.wait(30) and ()
+    with asking(app_over(tr)) as client, ThreadPoolExecutor(50) as pool:
+        for n in range(1, 51):
+            pool.submit(client.get, f"{V1}/alerts?limit={n}", timeout=60)
+        time.sleep(1)
+        try:
+            assert httpx.get(f"{client.base_url}/readyz", trust_env=False, timeout=5).status_code == 200
+        finally:
+            go.set()
 
 
 def test_work_is_bounded(lake: CatalogStore, settings: Settings) -> None:
