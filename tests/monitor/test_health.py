@@ -220,6 +220,25 @@ def test_what_is_seen(store: CatalogStore, settings: Settings) -> None:
     del lease, held
 
 
+def test_a_refresh_that_ends_while_it_is_looked_at_is_not_abandoned(store: CatalogStore, settings: Settings) -> None:
+    ids = {name: store.find(name).id for name in (A, B)}
+    look = store.lease_expires_at
+
+    def ends_meanwhile(lease: str) -> datetime | None:
+        if lease == f"stream_table:{ids[A]}" and store.refresh_entry("r1").state == "RUNNING":  # type: ignore[union-attr]
+            with store.write() as tx:
+                tx.finish_refresh("r1", state="COMPLETED", action=Action.FULL, reason=None)
+                tx.start_refresh("r3", ids[A], "s.a", "schedule")  # the next one, whose lease was not looked at
+        return look(lease)
+
+    store.lease_expires_at = ends_meanwhile  # type: ignore[method-assign]
+    with store.write() as tx:
+        tx.start_refresh("r1", ids[A], "s.a", "schedule")
+        tx.start_refresh("r2", ids[B], "s.b", "schedule")
+    abandoned = [f.names for f in health(store, settings).findings if f.code == "ABANDONED"]
+    assert abandoned == [("s.b",)]
+
+
 def test_readers_of_sources_outside_the_lake_are_not_called_late(store: CatalogStore, settings: Settings) -> None:
     """Without Spark nobody knows whether they are."""
     with store.write() as tx:

@@ -111,7 +111,6 @@ def health(
         sources = None if histories is None else source_states(reader, histories, pointers, without=unseen)
     except NotLocal:
         sources = None
-    running = reader.running()
     facts = Facts(
         now=now,
         stream_tables=known,
@@ -123,7 +122,7 @@ def health(
         protect=settings.protect,
         max_consecutive_errors=settings.max_consecutive_errors,
         alerts=reader.alert_counts(),
-        abandoned=tuple(str(t.name) for t in known if t.id in running and not _is_held(reader, t, now)),
+        abandoned=_abandoned(reader, known),
         garbage=reader.garbage_due(now),
         history=reader.history_size(),
         refreshes=reader.refresh_counts(now - _DAY),
@@ -143,9 +142,23 @@ def _statuses(
     return tuple(replace(s, pending=False, lag_seconds=None) if s.name in unknown else s for s in found)
 
 
-def _is_held(reader: CatalogReader, table: StreamTable, now: datetime) -> bool:
+def _abandoned(reader: CatalogReader, known: Sequence[StreamTable]) -> tuple[str, ...]:
+    """Stream tables with a refresh that nobody does any more.
+
+    One that ends between two looks has no lease at the second, and is no longer running at the third.
+    """
+    begun = reader.running()
+    ids = set(begun.values())
+    free = {t.id: str(t.name) for t in known if t.id in ids and not _is_held(reader, t)}
+    if not free:
+        return ()
+    still = {begun[refresh] for refresh in begun.keys() & reader.running().keys()}
+    return tuple(name for id_, name in free.items() if id_ in still)
+
+
+def _is_held(reader: CatalogReader, table: StreamTable) -> bool:
     expires = reader.lease_expires_at(f"stream_table:{table.id}")
-    return expires is not None and expires > now
+    return expires is not None and expires > datetime.now(UTC)
 
 
 def diagnose(facts: Facts) -> Health:

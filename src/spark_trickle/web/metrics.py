@@ -111,7 +111,7 @@ class _Scrape(Collector):
             now=now,
             stream_tables=reader.stream_tables(),
             statuses=status(reader, self._settings, pointers=pointers, now=now),
-            running=reader.running(),
+            running=frozenset(reader.running().values()),
             sums=self._totals.look(now),
             alerts=reader.alert_counts(),
             enabled=reader.setting(ENABLED) != "false",
