@@ -450,6 +450,22 @@ def test_a_button_whose_work_fails(lake: PageLake, client: httpx.Client) -> None
     assert "See the log of trickle up" in press(client, "refresh")
 
 
+def test_open_alerts_are_all_there(lake: PageLake, client: httpx.Client) -> None:
+    """However many came, and ended, after them."""
+    lake.add("s.t", ["src.a"])
+    with lake.store.write() as tx:
+        for n in range(5):
+            tx.alerts.raise_("STALE", f"late {n}.", f"s.t{n}")
+        for n in range(6):
+            tx.alerts.raise_("RESUMED", f"back {n}.", "s.t")
+    text = text_of(get(client, "/alerts?limit=4"))
+    assert [n for n in range(5) if f"late {n}." in text] == [0, 1, 2, 3, 4]
+    assert [n for n in range(6) if f"back {n}." in text] == [2, 3, 4, 5]
+    assert text.index("late 0.") < text.index("back 5."), "the open ones come first"
+    assert "Show more" in text
+    assert "Show more" not in text_of(get(client, "/alerts"))
+
+
 def test_work_that_takes_long(lake: PageLake, client: httpx.Client) -> None:
     """The browser is not kept waiting, a second click begins nothing, and the outcome is shown when it is there."""
     lake.add("s.t", ["src.a"])

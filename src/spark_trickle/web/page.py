@@ -57,6 +57,7 @@ _BARS = 30  # refreshes in the small picture of their times
 _ON_A_PAGE = 100  # stream tables
 _HISTORY = 50
 _LONGEST_HISTORY = 1000
+_MOST_ALERTS = 1000  # that are over
 _FIGURES = timedelta(hours=24)  # that the figures of a stream table are about
 _SHOWN_AGAIN = 0.3  # seconds for which an overview is not read again
 _FOUND_AGAIN = 30.0  # and the findings of `health`, which also looks at the sources
@@ -130,7 +131,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
 
     @routes.get("/alerts")
     async def alerts(request: Request) -> Response:
-        limit = _number(request.query_params.get("limit"), 100, 1000)
+        limit = _number(request.query_params.get("limit"), 100, _MOST_ALERTS)
         return await shown(lambda: ("alerts.html", _alerts(tr, looks.now(), limit)))
 
     @routes.get("/events")
@@ -360,12 +361,13 @@ def _sources(tr: Trickle) -> dict[str, Any]:
 
 
 def _alerts(tr: Trickle, found: Overview, limit: int) -> dict[str, Any]:
-    alerts = tr.store.alerts(limit)
+    open_ = tr.store.alerts(None, open_only=True)  # all of them, however many came later
+    over = [a for a in tr.store.alerts(limit + len(open_) + 1) if a.state != "open"]
     return {
         "title": "Alerts",
-        "alerts": sorted(alerts, key=lambda a: a.state != "open"),  # those that are over come last
+        "alerts": [*open_, *over[:limit]],
         "known": {r.name for r in found.rows},
-        "limit": limit,
+        "more": len(over) > limit and limit < _MOST_ALERTS,
         "remedies": {name: kind.remedy.replace("`", "") for name, kind in KINDS.items()},
     }
 
