@@ -108,6 +108,7 @@ def test_nothing_is_wrong() -> None:
         ({}, {}, {"lease_expires_at": NOON - timedelta(seconds=1)}, "ERROR NO_SCHEDULER", "trickle up"),
         ({}, {}, {"enabled": False}, "WARNING SCHEDULES_OFF", "trickle enable"),
         ({}, {"lag_seconds": 121.0}, {}, "ERROR STALE", "s.a is 121 s behind, and may be 60 s"),
+        ({}, {"lag_seconds": 121.0}, {"stale_periods": 1.5}, "ERROR STALE", "more than 1.5 times as old"),
         ({}, {"failed_upstream": "s.b", "lag_seconds": 999.0}, {}, "WARNING UPSTREAM_FAILED", "waiting for s.b: s.a"),
         ({}, {}, {"sources": None}, "INFO SOURCES_UNSEEN", "tr.health()"),
         (
@@ -138,6 +139,7 @@ def test_each_thing_that_is_wrong(
     ("statuses", "more"),
     [
         ({"lag_seconds": 119.0}, {}),
+        ({"lag_seconds": 121.0}, {"stale_periods": 3.0}),
         ({"target_seconds": None, "lag_seconds": 9999.0}, {"lease_expires_at": None}),  # by hand: nobody need lead
         ({}, {"garbage": (50, NOON)}),
         ({}, {"sources": (EXPOSED,), "protect": "off"}),

@@ -28,6 +28,7 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Dependency, InputKind, Status, TableName
+from spark_trickle.monitor.health import Health
 from spark_trickle.scheduler.decide import ENABLED
 from spark_trickle.web import page
 from spark_trickle.web.events import UNREADABLE, Events
@@ -208,6 +209,65 @@ def test_schedules_that_do_not_run(store: CatalogStore, settings: Settings) -> N
         assert client.post("/", data={"action": "enable"}).headers["location"] == "/"
         assert store.setting(ENABLED) == "true"
         assert "as fresh as their schedules say" in text_of(get(client, "/"), "h1")
+
+
+def test_settings_that_change_while_it_runs(lake: PageLake, client: httpx.Client) -> None:
+    """How late is late, and the schedule of those that have none, are what health and alerts take them for."""
+    lake.add("s.t", ["src.a"], lag=125)
+    lake.add("s.none", ["src.a"], schedule=None)
+    lake.change("src.a")
+    found = get(client, "/")
+    assert row_of(found, "s.t").startswith("late")
+    assert "STALE" in [f.code for f in lake.health().findings]
+    lake.settings = lake.settings.model_copy(update={"alert_stale_periods": 3.0, "default_schedule": "7h"})
+    time.sleep(0.4)
+    found = get(client, "/")
+    assert row_of(found, "s.t").startswith("behind")
+    assert "STALE" not in [f.code for f in lake.health().findings]
+    assert "7h (default)" in row_of(found, "s.none")
+
+
+def test_suspended_by_hand_after_a_failure(lake: PageLake, client: httpx.Client) -> None:
+    """As health says it: it was not suspended for that."""
+    lake.add("s.t", ["src.a"])
+    lake.fail("s.t", TrickleError("SPARK_FAILED", "boom"), times=1)
+    lake.suspend("s.t")
+    found = get(client, "/")
+    assert row_of(found, "s.t").startswith("suspended")
+    assert "s.t is suspended by hand" in text_of(found)
+    assert "INFO SUSPENDED" in [f"{f.severity} {f.code}" for f in lake.health().findings]
+
+
+def test_findings_hold_nobody_up(lake: PageLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources on slow storage: pages are there at once, and say what was found when it is."""
+    go, looks, well = threading.Event(), 0, lake.health
+
+    def health() -> Health:
+        nonlocal looks
+        looks += 1
+        assert go.wait(30)
+        if looks == 2:
+            raise RuntimeError("what nobody foresaw")
+        return well()
+
+    monkeypatch.setattr(lake, "health", health)
+    monkeypatch.setattr(page, "_FOUND_AGAIN", 2.0)
+    lake.add("s.t", ["src.a"])
+    with lake.store.write() as tx:
+        tx.add_garbage("file:/w/x", not_before=datetime.now(UTC) - timedelta(days=3))
+    with asking(lake) as client:
+        before = time.monotonic()
+        assert "wait to be deleted" not in text_of(get(client, "/"))
+        get(client, "/")
+        assert time.monotonic() - before < 5
+        assert looks == 1
+        go.set()
+        time.sleep(0.5)
+        assert "wait to be deleted" in text_of(get(client, "/"))
+        time.sleep(2)
+        for _ in range(5):  # the next look fails: what was found stays, and the next request does not try again
+            assert "wait to be deleted" in text_of(get(client, "/"))
+        assert looks == 2
 
 
 def test_filters_and_pages(lake: PageLake, client: httpx.Client) -> None:

@@ -65,7 +65,8 @@ def create_app(
     recent = api.recent_answers()
     app.include_router(api.router(tr, run, recent))
     app.include_router(rest_catalog.router(tr.store, tr.settings, read), prefix="/iceberg")
-    app.include_router(metrics.router(tr.store, tr.settings, tr.refresher.attempts.sources.pointers, lambda: tr.leads))
+    pointers = tr.refresher.attempts.sources.pointers
+    app.include_router(metrics.router(tr.store, lambda: tr.settings, pointers, lambda: tr.leads))
     app.include_router(page.router(tr, run))
     add_login(app, sessions)
     problem.install(app)

@@ -7,6 +7,7 @@ says that it shows something else now, and takes over what differs. Who may ask 
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -19,6 +20,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from spark_trickle import __version__
@@ -38,6 +40,8 @@ from spark_trickle.web.picture import LARGEST, picture, spark_line
 
 if TYPE_CHECKING:
     from spark_trickle.engine import Trickle
+
+_log = logging.getLogger(__name__)
 
 Run = Callable[..., Awaitable[Any]]
 
@@ -61,6 +65,7 @@ _MOST_ALERTS = 1000  # that are over
 _FIGURES = timedelta(hours=24)  # that the figures of a stream table are about
 _SHOWN_AGAIN = 0.3  # seconds for which an overview is not read again
 _FOUND_AGAIN = 30.0  # and the findings of `health`, which also looks at the sources
+_FINDING = 0.5  # for which the request that begins to look waits for what is found
 
 
 def router(tr: Trickle, run: Run) -> APIRouter:
@@ -73,7 +78,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     requests = Requests()
     events = Events(lambda: f"{looks.now().version}.{requests.version}")
     static = _static()
-    pages = _Pages(static, where=_where(tr), default_schedule=tr.settings.default_schedule)
+    pages = _Pages(static, where=_where(tr))
 
     async def shown(build: Callable[[], tuple[str, Mapping[str, Any]]]) -> Response:
         """`build` gives the template and what is in it, in a thread."""
@@ -83,6 +88,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
                 found = looks.now()
                 template, values = build()
                 version = f"{found.version}.{requests.version}"
+                values = {**values, "default_schedule": tr.settings.default_schedule}  # it may change while we run
                 return pages.page(template, 200, found=found, version=version, **values)
             except TrickleError as error:
                 status = 404 if error.code.startswith("UNKNOWN_") else _STATUS[error.kind]
@@ -144,7 +150,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     @routes.get("/static/{file}")
     async def asset(file: str, request: Request) -> Response:
         if file not in static:
-            return Response("There is no such file.\n", 404, HEADERS, "text/plain")
+            raise HTTPException(404, headers=HEADERS)
         body, tag = static[file]
         known = request.query_params.get("v") == tag
         caching = "public, max-age=31536000, immutable" if known else "no-cache"
@@ -247,20 +253,41 @@ async def _plan(tr: Trickle, run: Run, name: TableName) -> object:
 
 
 class _Looks:
-    """The overview, read from the catalog at most some times a second, by one thread."""
+    """The overview, read from the catalog at most some times a second, by one thread.
+
+    The findings of `health` are looked for in a thread of their own, since that reads the metadata of every source: all
+    requests would wait for it. Until they are there the last ones are shown, also when they cannot be found.
+    """
 
     def __init__(self, tr: Trickle) -> None:
         self._tr = tr
         self._lock = threading.Lock()
         self._found: Overview | None = None
         self._findings: tuple[Finding, ...] = ()
+        self._looking = threading.Lock()
         self._at = self._findings_at = float("-inf")
 
+    def _look_for_findings(self) -> None:
+        is_time = time.monotonic() - self._findings_at > _FOUND_AGAIN
+        if not is_time or not self._looking.acquire(blocking=False):
+            return
+        looking = threading.Thread(target=self._find, name="trickle-findings", daemon=True)
+        looking.start()
+        looking.join(_FINDING)  # most often that is enough
+
+    def _find(self) -> None:
+        try:
+            self._findings = self._tr.health().findings
+            self._at = float("-inf")
+        except Exception as error:
+            _log.warning("what the page says about sources is not of now: %s", error)
+        finally:
+            self._findings_at = time.monotonic()
+            self._looking.release()
+
     def now(self) -> Overview:
+        self._look_for_findings()
         with self._lock:
-            if time.monotonic() - self._findings_at > _FOUND_AGAIN:
-                self._findings = self._tr.health().findings
-                self._findings_at = time.monotonic()
             if self._found is None or time.monotonic() - self._at > _SHOWN_AGAIN:
                 self._found = overview(_seen(self._tr, self._findings))
                 self._at = time.monotonic()
@@ -284,6 +311,8 @@ def _seen(tr: Trickle, findings: tuple[Finding, ...]) -> Seen:
         enabled=store.setting(ENABLED) != "false",
         lease_expires_at=store.lease_expires_at(LEASE),
         findings=findings,
+        stale_periods=tr.settings.alert_stale_periods,
+        max_consecutive_errors=tr.settings.max_consecutive_errors,
     )
 
 
