@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import insert
 
@@ -19,7 +20,7 @@ from tests.catalog.records import REVENUE, add_revenue
 LIMITS = (0.1, 1.0)
 
 
-def record(store: CatalogStore, id_: int, ended: datetime | None, seconds: float = 0.5) -> None:
+def record(store: CatalogStore, id_: int, ended: datetime | None, seconds: float = 0.5, **more: Any) -> None:
     """A refresh in the history; without an end it runs."""
     values = {
         "id": id_,
@@ -37,7 +38,7 @@ def record(store: CatalogStore, id_: int, ended: datetime | None, seconds: float
         "rows_deleted": 3,
         "rows_changed": "{}",
         "stages": "{}",
-    }
+    } | more
     with store.write() as tx:
         tx.connection.execute(insert(tables.refresh_history).values(**values))
 

@@ -188,7 +188,7 @@ class CatalogReader(HistoryReader):
         found: dict[int, datetime] = {}
         ids = sorted(set(stream_table_ids))
         for start in range(0, len(ids), LISTED_NAMES):
-            failed = and_(h.c.stream_table_id.in_(ids[start : start + LISTED_NAMES]), h.c.state == "FAILED")
+            failed = and_(h.c.stream_table_id.in_(ids[start : start + LISTED_NAMES]), tables.failed)
             last = select(h.c.stream_table_id, func.max(h.c.ended_at).label("at")).where(failed)
             found |= {int(row["stream_table_id"]): row["at"] for row in self._rows(last.group_by(h.c.stream_table_id))}
         return found
