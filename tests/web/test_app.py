@@ -229,6 +229,18 @@ def test_changes_are_seen_at_once(lake: CatalogStore, client: httpx.Client) -> N
     assert lake.setting(ENABLED) == "true"
 
 
+def test_changes_of_the_page_are_seen_at_once(lake: CatalogStore, client: httpx.Client) -> None:
+    for action, status in (("suspend", "SUSPENDED"), ("resume", "INITIALIZING"), ("suspend", "SUSPENDED")):
+        client.get(f"{V1}/stream-tables/s.a/status")  # which is kept for a while
+        assert client.post("/stream-tables/s.a", data={"action": action}).status_code == 303
+        assert client.get(f"{V1}/stream-tables/s.a/status").json()["status"] == status
+    client.post(f"{V1}/disable")
+    assert client.get(f"{V1}/service").json()["enabled"] is False
+    client.post("/", data={"action": "disable"})  # the page does not offer that
+    client.post("/", data={"action": "enable"})
+    assert client.get(f"{V1}/service").json()["enabled"] is True
+
+
 def test_statements(unchanged: httpx.Client) -> None:
     shown = unchanged.post(f"{V1}/sql", json={"sql": "SHOW STREAM TABLES"}).json()
     assert (shown["kind"], shown["many"], len(shown["result"])) == ("StreamTableStatus", True, 3)

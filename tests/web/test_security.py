@@ -192,6 +192,10 @@ def test_tokens(guarded: httpx.Client, given: str, status: int) -> None:
         assert iceberg.json()["error"]["type"] == "NotAuthorizedException"
 
 
+def test_nobody_logs_out_where_nobody_logs_in(ours: httpx.Client) -> None:
+    assert "Log out" not in ours.get("/").text
+
+
 def test_a_token_in_a_url_is_none(guarded: httpx.Client) -> None:
     for name in ("token", "access_token", "authorization"):
         assert guarded.get(TABLES, params={name: TOKEN}).status_code == 401
@@ -214,6 +218,8 @@ def test_a_session(guarded: httpx.Client) -> None:
     assert "samesite=strict" in cookie.lower()
     assert TOKEN not in cookie
     assert guarded.get("/docs", headers=html).status_code == 200  # the client keeps the cookie
+    shown = guarded.get("/", headers=html).text
+    assert '<form method="post" action="/logout"><button>Log out</button></form>' in shown
     assert guarded.post(SUSPEND, headers={"Origin": "http://evil.example"}).status_code == 403
     assert guarded.post(SUSPEND).status_code == 200
     kept = dict(guarded.cookies)

@@ -67,7 +67,7 @@ def create_app(
     app.include_router(rest_catalog.router(tr.store, tr.settings, read), prefix="/iceberg")
     pointers = tr.refresher.attempts.sources.pointers
     app.include_router(metrics.router(tr.store, lambda: tr.settings, pointers, lambda: tr.leads))
-    app.include_router(page.router(tr, run))
+    app.include_router(page.router(tr, run, changed=recent.forget, can_log_out=sessions is not None))
     add_login(app, sessions)
     problem.install(app)
 

@@ -68,9 +68,12 @@ _FOUND_AGAIN = 30.0  # and the findings of `health`, which also looks at the sou
 _FINDING = 0.5  # for which the request that begins to look waits for what is found
 
 
-def router(tr: Trickle, run: Run) -> APIRouter:
+def router(
+    tr: Trickle, run: Run, *, changed: Callable[[], object] = lambda: None, can_log_out: bool = False
+) -> APIRouter:
     """The page of a lake. `run` awaits what needs Spark, as `await run(function, *args)`.
 
+    `changed` is called when a button has changed something. `can_log_out`: there is a token, and so there are sessions.
     Streams of events end when their clients are disconnected: a server that stops must do that.
     """
     routes = APIRouter(include_in_schema=False)
@@ -78,7 +81,11 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     requests = Requests()
     events = Events(lambda: f"{looks.now().version}.{requests.version}")
     static = _static()
-    pages = _Pages(static, where=_where(tr))
+    pages = _Pages(static, where=_where(tr), can_log_out=can_log_out)
+
+    def forget() -> None:
+        looks.forget()
+        changed()
 
     async def shown(build: Callable[[], tuple[str, Mapping[str, Any]]]) -> Response:
         """`build` gives the template and what is in it, in a thread."""
@@ -106,9 +113,9 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     @routes.post("/")
     async def switch(request: Request) -> Response:
         form = await _form(request)
-        if form.get("action") in ("enable", "disable"):
-            await run_in_threadpool(tr.set_enabled, form["action"] == "enable")
-            looks.forget()
+        if form.get("action") == "enable":
+            await run_in_threadpool(tr.set_enabled, True)
+            forget()
         return _back("/")
 
     @routes.get("/stream-tables/{rest:path}")
@@ -127,8 +134,15 @@ def router(tr: Trickle, run: Run) -> APIRouter:
         form = await _form(request)
         work = _work(tr, run, name, form)
         if work is not None and await run_in_threadpool(tr.store.stream_table, name) is not None:
-            await requests.ask(str(name), form["action"], work)
-            looks.forget()
+
+            async def told() -> tuple[str, bool]:
+                try:
+                    return await work()
+                finally:
+                    forget()
+
+            await requests.ask(str(name), form["action"], told)
+            looks.forget()  # perhaps it runs on: that is shown, too
         return _back(f"{wording.path_of(str(name))}#asked")
 
     @routes.get("/sources")
@@ -417,7 +431,7 @@ def _static() -> dict[str, tuple[bytes, str]]:
 class _Pages:
     """Templates, compiled once."""
 
-    def __init__(self, static: Mapping[str, tuple[bytes, str]], **always: str) -> None:
+    def __init__(self, static: Mapping[str, tuple[bytes, str]], **always: object) -> None:
         # Always escaped: unlike `select_autoescape`, it does not depend on what a file is called.
         self._templates = Environment(
             loader=PackageLoader("spark_trickle.web"),
