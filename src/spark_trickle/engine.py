@@ -571,7 +571,12 @@ class Trickle:
 
     def close(self) -> None:
         """Let go of the lake. A Spark session that was passed in stays open."""
-        self._opened.close()
+        try:
+            self._opened.close()
+        except Exception:
+            if self.spark_runs:
+                raise
+            # Else nothing of Spark is left to let go of; the rest is closed. What ended it all is said elsewhere.
 
     def __enter__(self) -> Trickle:
         return self
