@@ -30,7 +30,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.model import Dependency, InputKind, Status, TableName
 from spark_trickle.monitor.health import Health
 from spark_trickle.scheduler.decide import ENABLED
-from spark_trickle.web import page
+from spark_trickle.web import looks, page
 from spark_trickle.web.events import UNREADABLE, Events
 from spark_trickle.web.wording import path_of
 from tests.catalog.records import add_revenue, table_pointer
@@ -240,18 +240,18 @@ def test_suspended_by_hand_after_a_failure(lake: PageLake, client: httpx.Client)
 
 def test_findings_hold_nobody_up(lake: PageLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sources on slow storage: pages are there at once, and say what was found when it is."""
-    go, looks, well = threading.Event(), 0, lake.health
+    go, times, well = threading.Event(), 0, lake.health
 
     def health() -> Health:
-        nonlocal looks
-        looks += 1
+        nonlocal times
+        times += 1
         assert go.wait(30)
-        if looks == 2:
+        if times == 2:
             raise RuntimeError("what nobody foresaw")
         return well()
 
     monkeypatch.setattr(lake, "health", health)
-    monkeypatch.setattr(page, "_FOUND_AGAIN", 2.0)
+    monkeypatch.setattr(looks, "_FOUND_AGAIN", 2.0)
     lake.add("s.t", ["src.a"])
     with lake.store.write() as tx:
         tx.add_garbage("file:/w/x", not_before=datetime.now(UTC) - timedelta(days=3))
@@ -260,14 +260,14 @@ def test_findings_hold_nobody_up(lake: PageLake, monkeypatch: pytest.MonkeyPatch
         assert "wait to be deleted" not in text_of(get(client, "/"))
         get(client, "/")
         assert time.monotonic() - before < 5
-        assert looks == 1
+        assert times == 1
         go.set()
         time.sleep(0.5)
         assert "wait to be deleted" in text_of(get(client, "/"))
         time.sleep(2)
         for _ in range(5):  # the next look fails: what was found stays, and the next request does not try again
             assert "wait to be deleted" in text_of(get(client, "/"))
-        assert looks == 2
+        assert times == 2
 
 
 def test_filters_and_pages(lake: PageLake, client: httpx.Client) -> None:

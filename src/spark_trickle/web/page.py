@@ -7,9 +7,6 @@ says that it shows something else now, and takes over what differs. Who may ask 
 from __future__ import annotations
 
 import hashlib
-import logging
-import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
@@ -28,20 +25,17 @@ from spark_trickle.catalog.alerts import KINDS
 from spark_trickle.catalog.history import HistoryFilter
 from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.model import StreamTable, TableName
-from spark_trickle.monitor.health import Finding
 from spark_trickle.monitor.statistics import statistics
-from spark_trickle.scheduler.decide import ENABLED, LEASE
 from spark_trickle.spark.names import quote_table
 from spark_trickle.web import wording
 from spark_trickle.web.asked import Requests
 from spark_trickle.web.events import UNREADABLE, Events
-from spark_trickle.web.overview import Overview, Seen, State, overview, summary
+from spark_trickle.web.looks import Looks
+from spark_trickle.web.overview import Overview, State, summary
 from spark_trickle.web.picture import LARGEST, picture, spark_line
 
 if TYPE_CHECKING:
     from spark_trickle.engine import Trickle
-
-_log = logging.getLogger(__name__)
 
 Run = Callable[..., Awaitable[Any]]
 
@@ -57,15 +51,11 @@ HEADERS = {
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _STATUS = {Kind.USER: 400, Kind.SCHEMA: 409, Kind.TRANSIENT: 503, Kind.INTERNAL: 500}
 _LONGEST_FORM = 4096  # bytes
-_BARS = 30  # refreshes in the small picture of their times
 _ON_A_PAGE = 100  # stream tables
 _HISTORY = 50
 _LONGEST_HISTORY = 1000
 _MOST_ALERTS = 1000  # that are over
 _FIGURES = timedelta(hours=24)  # that the figures of a stream table are about
-_SHOWN_AGAIN = 0.3  # seconds for which an overview is not read again
-_FOUND_AGAIN = 30.0  # and the findings of `health`, which also looks at the sources
-_FINDING = 0.5  # for which the request that begins to look waits for what is found
 
 
 def router(
@@ -77,7 +67,7 @@ def router(
     Streams of events end when their clients are disconnected: a server that stops must do that.
     """
     routes = APIRouter(include_in_schema=False)
-    looks = _Looks(tr)
+    looks = Looks(tr)
     requests = Requests()
     events = Events(lambda: f"{looks.now().version}.{requests.version}")
     static = _static()
@@ -266,70 +256,6 @@ async def _plan(tr: Trickle, run: Run, name: TableName) -> object:
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
-class _Looks:
-    """The overview, read from the catalog at most some times a second, by one thread.
-
-    The findings of `health` are looked for in a thread of their own, since that reads the metadata of every source: all
-    requests would wait for it. Until they are there the last ones are shown, also when they cannot be found.
-    """
-
-    def __init__(self, tr: Trickle) -> None:
-        self._tr = tr
-        self._lock = threading.Lock()
-        self._found: Overview | None = None
-        self._findings: tuple[Finding, ...] = ()
-        self._looking = threading.Lock()
-        self._at = self._findings_at = float("-inf")
-
-    def _look_for_findings(self) -> None:
-        is_time = time.monotonic() - self._findings_at > _FOUND_AGAIN
-        if not is_time or not self._looking.acquire(blocking=False):
-            return
-        looking = threading.Thread(target=self._find, name="trickle-findings", daemon=True)
-        looking.start()
-        looking.join(_FINDING)  # most often that is enough
-
-    def _find(self) -> None:
-        try:
-            self._findings = self._tr.health().findings
-            self._at = float("-inf")
-        except Exception as error:
-            _log.warning("what the page says about sources is not of now: %s", error)
-        finally:
-            self._findings_at = time.monotonic()
-            self._looking.release()
-
-    def now(self) -> Overview:
-        self._look_for_findings()
-        with self._lock:
-            if self._found is None or time.monotonic() - self._at > _SHOWN_AGAIN:
-                self._found = overview(_seen(self._tr, self._findings))
-                self._at = time.monotonic()
-            return self._found
-
-    def forget(self) -> None:
-        """Something was done whose effect must be seen."""
-        self._at = float("-inf")
-
-
-def _seen(tr: Trickle, findings: tuple[Finding, ...]) -> Seen:
-    store = tr.store
-    tables = store.stream_tables()
-    return Seen(
-        now=datetime.now(UTC),
-        tables=tables,
-        statuses=tr.status(),
-        recent=store.recent([t.id for t in tables], _BARS),
-        failed_at=store.last_failures([t.id for t in tables if t.consecutive_errors]),
-        alerts=store.alert_counts(),
-        enabled=store.setting(ENABLED) != "false",
-        lease_expires_at=store.lease_expires_at(LEASE),
-        findings=findings,
-        stale_periods=tr.settings.alert_stale_periods,
-        max_consecutive_errors=tr.settings.max_consecutive_errors,
-    )
-
-
 def _lake(found: Overview, query: Mapping[str, str]) -> dict[str, Any]:
     word, state = query.get("q", "").strip(), query.get("state", "")
     rows = [
@@ -354,7 +280,7 @@ def _lake(found: Overview, query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _stream_table(tr: Trickle, looks: _Looks, name: TableName, query: Mapping[str, str]) -> dict[str, Any]:
+def _stream_table(tr: Trickle, looks: Looks, name: TableName, query: Mapping[str, str]) -> dict[str, Any]:
     row = looks.now().find(str(name))
     if row is None:
         looks.forget()
