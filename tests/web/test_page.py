@@ -754,12 +754,12 @@ def test_the_shop(store: CatalogStore, settings: Settings) -> None:
 @pytest.mark.spark
 def test_a_real_lake(tr: Trickle) -> None:
     tr.sql("CREATE TABLE src (id INT, v INT) USING iceberg")
-    tr.sql("INSERT INTO src VALUES (1, 10), (2, 20)")
-    tr.sql("CREATE STREAM TABLE `a b <i>` AS SELECT v, count(*) AS n FROM src GROUP BY v")
+    tr.sql("INSERT INTO src SELECT id, id % 2 FROM range(200)")
+    tr.sql("CREATE STREAM TABLE `a b <i>` MODE DIFFERENTIAL AS SELECT v, count(*) AS n FROM src GROUP BY v")
     name = TableName("s", "a b <i>")
     with asking(tr) as client:
         assert "fresh" in row_of(get(client, "/"), str(name))
-        tr.sql("INSERT INTO src VALUES (3, 30)")
+        tr.sql("INSERT INTO src VALUES (999, 30)")
         time.sleep(0.4)
         assert "1 commit to read +1 −0 rows" in text_of(get(client, path_of(str(name))))
         assert "1 commit to read" in text_of(get(client, "/sources"))
