@@ -66,6 +66,7 @@ from spark_trickle.spark.reading import changed_tables
 from spark_trickle.spark.session import (
     build_session,
     check_session,
+    jvm_process,
     new_session,
     release_session,
 )
@@ -383,10 +384,15 @@ class Trickle:
         self._scheduler.start()
         self._watch.start()
 
-    def stop(self) -> None:
-        """Stop refreshing by schedule; refreshes that run are finished."""
-        self._watch.stop()
-        self._scheduler.stop()
+    def stop(self, *, wait: bool = True) -> None:
+        """Stop refreshing by schedule; refreshes that run are finished.
+
+        `wait=False` only begins no more of them: another `stop()` waits for those that run.
+        """
+        self._scheduler.stop(wait=False)
+        if wait:
+            self._watch.stop()
+            self._scheduler.stop()
 
     @property
     def follows_schedules(self) -> bool:
@@ -397,6 +403,12 @@ class Trickle:
     def leads(self) -> bool:
         """Whether this process refreshes by schedule; else it stands by, or was not started."""
         return self._scheduler.leads
+
+    @property
+    def spark_runs(self) -> bool:
+        """Whether Spark's JVM lives, as far as this process can tell: not of one that it did not start."""
+        process = jvm_process(self.spark)
+        return process is None or process.poll() is None
 
     def reload_settings(self) -> tuple[str, ...]:
         """Read `trickle.toml` again now, instead of when the scheduler looks at it. Returns what changed."""
@@ -557,7 +569,12 @@ class Trickle:
 
     def close(self) -> None:
         """Let go of the lake. A Spark session that was passed in stays open."""
-        self._opened.close()
+        try:
+            self._opened.close()
+        except Exception:
+            if self.spark_runs:
+                raise
+            # Else nothing of Spark is left to let go of; the rest is closed. What ended it all is said elsewhere.
 
     def __enter__(self) -> Trickle:
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from spark_trickle.model import Action, Column, InputKind, Mode, Star, Status
+from spark_trickle.model import RUNS, Action, Column, InputKind, Mode, Star, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,12 @@ class StreamTableStatus:
     lag_seconds: float | None = None  # since the cut that its content shows; 0 when no input changed after it
     target_seconds: float | None = None  # how old its schedule allows it to get; None: nobody asks
     failed_upstream: str | None = None  # a stream table that it reads and that failed: it waits for that one
+
+    def is_late(self, periods: float) -> bool:
+        """Whether it is so many times as old as its schedule allows. One that nobody refreshes is not called late."""
+        if self.lag_seconds is None or not self.target_seconds or self.status not in RUNS:
+            return False
+        return self.lag_seconds > periods * self.target_seconds
 
     def __str__(self) -> str:
         fresh = "behind" if self.pending else "fresh"

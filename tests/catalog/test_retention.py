@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlalchemy import select
+import pytest
+from sqlalchemy import Engine, event, select
 
-from spark_trickle.catalog import tables
+from spark_trickle.catalog import retention, tables
 from spark_trickle.catalog.retention import DELETED, trim_history
-from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.catalog.store import CatalogStore, Transaction
 from spark_trickle.model import Mode, StreamTable
 from spark_trickle.monitor.totals import Totals
 from spark_trickle.thresholds import DURATIONS, PAST_REFRESHES
@@ -53,6 +57,58 @@ def test_old_history_goes_and_is_still_counted(store: CatalogStore) -> None:
     assert trim_history(store, NOW - timedelta(hours=2)) == 1
     for totals in (watching, late, Totals(store, DURATIONS)):
         assert refreshes(totals) == (count + 2, 0.25 * (count + 1) + 7, (count + 2) * 2**40)
+
+
+def statements(store: CatalogStore, do: Callable[[], object]) -> Iterator[tuple[bool, str, Any]]:
+    """What a call runs: whether in a write transaction, text and parameters."""
+    found: list[tuple[bool, str, Any]] = []
+    writing, write = [False], store.write
+
+    @contextmanager
+    def watched() -> Iterator[Transaction]:
+        with write() as tx:
+            writing[0] = True
+            try:
+                yield tx
+            finally:
+                writing[0] = False
+
+    def note(_connection: object, _cursor: object, statement: str, parameters: object, *_: object) -> None:
+        found.append((writing[0], statement, parameters))
+
+    store.write = watched  # type: ignore[method-assign]
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        do()
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+        store.write = write  # type: ignore[method-assign]
+    yield from found
+
+
+def test_nobody_waits_while_old_history_is_chosen(store: CatalogStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The history is ranked once, and before the transactions that delete."""
+    monkeypatch.setattr(retention, "TRIMMED_ROWS", 7)
+    made(store)
+    for n in range(1, PAST_REFRESHES + 22):
+        record(store, n, NOW - timedelta(days=40), seconds=0.25)
+    ran = list(statements(store, lambda: trim_history(store, NOW - KEEP)))
+    assert [writing for writing, text, _ in ran if "row_number" in text] == [False]
+    assert sum("DELETE FROM" in text for _, text, _ in ran) == 3
+    assert len(ids(store)) == PAST_REFRESHES + 1
+
+
+def test_the_last_failure_is_found_by_an_index(store: CatalogStore) -> None:
+    made(store)
+    record(store, 1, NOW - timedelta(days=2), state="FAILED")
+    record(store, 2, NOW - timedelta(days=1), state="FAILED")
+    record(store, 3, NOW)
+    assert store.last_failures([1]) == {1: NOW - timedelta(days=1)}
+    if store.database.is_sqlite:
+        ((_, text, parameters),) = statements(store, lambda: store.last_failures([1]))
+        with store.database.read() as connection:
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", parameters).all()
+        assert "trickle_refresh_history_failed" in str(plan)
 
 
 def test_history_of_a_dropped_table_goes_as_a_whole(store: CatalogStore) -> None:

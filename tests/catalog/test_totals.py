@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import insert
 
@@ -19,7 +20,7 @@ from tests.catalog.records import REVENUE, add_revenue
 LIMITS = (0.1, 1.0)
 
 
-def record(store: CatalogStore, id_: int, ended: datetime | None, seconds: float = 0.5) -> None:
+def record(store: CatalogStore, id_: int, ended: datetime | None, seconds: float = 0.5, **more: Any) -> None:
     """A refresh in the history; without an end it runs."""
     values = {
         "id": id_,
@@ -37,7 +38,7 @@ def record(store: CatalogStore, id_: int, ended: datetime | None, seconds: float
         "rows_deleted": 3,
         "rows_changed": "{}",
         "stages": "{}",
-    }
+    } | more
     with store.write() as tx:
         tx.connection.execute(insert(tables.refresh_history).values(**values))
 
@@ -52,7 +53,7 @@ def test_sums(store: CatalogStore) -> None:
     assert [(s.bucket, s.refreshes, s.seconds) for s in found] == [(0, 1, 0.1), (1, 2, 0.75), (2, 1, 7.0)]
     assert found[1] == RefreshSum(1, "COMPLETED", "FULL", 1, 2, 0.75, 2**41, 4, 6)
     assert [s.refreshes for s in store.refresh_sums(1, 3, LIMITS)] == [2]
-    assert store.running() == {1}
+    assert set(store.running().values()) == {1}
 
 
 def test_the_newest_refresh_of_each_stream_table(store: CatalogStore) -> None:

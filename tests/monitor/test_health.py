@@ -108,6 +108,7 @@ def test_nothing_is_wrong() -> None:
         ({}, {}, {"lease_expires_at": NOON - timedelta(seconds=1)}, "ERROR NO_SCHEDULER", "trickle up"),
         ({}, {}, {"enabled": False}, "WARNING SCHEDULES_OFF", "trickle enable"),
         ({}, {"lag_seconds": 121.0}, {}, "ERROR STALE", "s.a is 121 s behind, and may be 60 s"),
+        ({}, {"lag_seconds": 121.0}, {"stale_periods": 1.5}, "ERROR STALE", "more than 1.5 times as old"),
         ({}, {"failed_upstream": "s.b", "lag_seconds": 999.0}, {}, "WARNING UPSTREAM_FAILED", "waiting for s.b: s.a"),
         ({}, {}, {"sources": None}, "INFO SOURCES_UNSEEN", "tr.health()"),
         (
@@ -138,6 +139,7 @@ def test_each_thing_that_is_wrong(
     ("statuses", "more"),
     [
         ({"lag_seconds": 119.0}, {}),
+        ({"lag_seconds": 121.0}, {"stale_periods": 3.0}),
         ({"target_seconds": None, "lag_seconds": 9999.0}, {"lease_expires_at": None}),  # by hand: nobody need lead
         ({}, {"garbage": (50, NOON)}),
         ({}, {"sources": (EXPOSED,), "protect": "off"}),
@@ -218,6 +220,25 @@ def test_what_is_seen(store: CatalogStore, settings: Settings) -> None:
     held = acquire(store, [f"stream_table:{id_}"], store.owner, 30, 0)
     assert "WARNING ABANDONED" not in codes(health(store, settings))
     del lease, held
+
+
+def test_a_refresh_that_ends_while_it_is_looked_at_is_not_abandoned(store: CatalogStore, settings: Settings) -> None:
+    ids = {name: store.find(name).id for name in (A, B)}
+    look = store.lease_expires_at
+
+    def ends_meanwhile(lease: str) -> datetime | None:
+        if lease == f"stream_table:{ids[A]}" and store.refresh_entry("r1").state == "RUNNING":  # type: ignore[union-attr]
+            with store.write() as tx:
+                tx.finish_refresh("r1", state="COMPLETED", action=Action.FULL, reason=None)
+                tx.start_refresh("r3", ids[A], "s.a", "schedule")  # the next one, whose lease was not looked at
+        return look(lease)
+
+    store.lease_expires_at = ends_meanwhile  # type: ignore[method-assign]
+    with store.write() as tx:
+        tx.start_refresh("r1", ids[A], "s.a", "schedule")
+        tx.start_refresh("r2", ids[B], "s.b", "schedule")
+    abandoned = [f.names for f in health(store, settings).findings if f.code == "ABANDONED"]
+    assert abandoned == [("s.b",)]
 
 
 def test_readers_of_sources_outside_the_lake_are_not_called_late(store: CatalogStore, settings: Settings) -> None:

@@ -39,16 +39,16 @@ class PageLake:
         self.explained = 0
 
     def health(self) -> Health:
-        return health(self.store, self.settings, self._commits)
+        return health(self.store, self.settings, self.commits)
 
     def pending(self, name: str) -> tuple[PendingInput, ...]:
-        return pending(self.store, self._commits, self._name(name))
+        return pending(self.store, self.commits, self._name(name))
 
     def source_states(self) -> tuple[SourceState, ...]:
-        return source_states(self.store, self._commits)
+        return source_states(self.store, self.commits)
 
     @staticmethod
-    def _commits(location: str) -> TableHistory:
+    def commits(location: str) -> TableHistory:
         """The table at a pointer of `table_pointer`: a commit for each version."""
         head = int(location[-10:-5])
         ago = datetime.now(UTC) - timedelta(seconds=14)

@@ -16,6 +16,7 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.web.app import create_app
 from spark_trickle.web.work import Work
+from tests.web.page_lake import PageLake
 from tests.web.serving import served
 
 TOKEN = "0123456789abcdef-token"
@@ -26,7 +27,12 @@ def engine(store: CatalogStore, settings: Settings) -> Any:
     tr: Any = Trickle.__new__(Trickle)
     tr.store, tr.settings = store, settings
     sources = SimpleNamespace(pointers=store.pointers)
-    tr.refresher = SimpleNamespace(attempts=SimpleNamespace(sources=sources), lake=SimpleNamespace(session=None))
+    lake = SimpleNamespace(session=None, history=PageLake.commits)
+    tr.refresher = SimpleNamespace(attempts=SimpleNamespace(sources=sources), lake=lake)
+    process = SimpleNamespace(pid=None, poll=lambda: None)
+    context = SimpleNamespace(_gateway=SimpleNamespace(proc=process))
+    tr.spark = SimpleNamespace(catalog=SimpleNamespace(currentDatabase=lambda: "default"), sparkContext=context)
+    tr._inspector = SimpleNamespace(store_lineages=lambda _names: None)
     tr._scheduler = SimpleNamespace(is_running=True, leads=False)
     return tr
 

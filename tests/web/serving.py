@@ -50,7 +50,16 @@ class _Ending:
             finally:
                 message.cancel()
 
-        await self._app(scope, received, send)
+        is_open = False
+
+        async def sent(message: Any) -> None:
+            nonlocal is_open
+            is_open = message["type"] == "http.response.start" or message.get("more_body", False)
+            await send(message)
+
+        await self._app(scope, received, sent)
+        if is_open and self._server[0].should_exit:
+            await send({"type": "http.response.body"})
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from spark_trickle.model import Dependency, InputKind, Status, TableName
 from spark_trickle.scheduler.decide import ENABLED, LEASE
 from spark_trickle.web import metrics
 from tests.catalog.records import add_revenue, table_pointer
+from tests.web.service import problem_of
 from tests.web.serving import app_of, served
 
 SOURCE, A, B, C = (TableName("s", n) for n in ("src", "a", "b", 'c"\\\n'))
@@ -33,7 +34,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 @contextmanager
 def asking(store: CatalogStore, settings: Settings, pointers: metrics.Pointers | None = None) -> Iterator[httpx.Client]:
-    routes = metrics.router(store, settings, pointers, leads=lambda: False)
+    routes = metrics.router(store, lambda: settings, pointers, leads=lambda: False)
     with served(app_of(routes)) as address, httpx.Client(base_url=address, trust_env=False) as client:
         yield client
 
@@ -155,6 +156,16 @@ def test_pointers_of_sources_outside_the_lake(lake: CatalogStore, settings: Sett
         assert of(scrape(client), "stream_table_pending", table=str(A)) == 0
 
 
+def test_settings_of_now(lake: CatalogStore, settings: Settings) -> None:
+    """As `trickle status` shows them: 5m is taken as 192 s only while periods are canonical."""
+    now = [settings]
+    routes = metrics.router(lake, lambda: now[0])
+    with served(app_of(routes)) as address, httpx.Client(base_url=address, trust_env=False) as client:
+        assert of(scrape(client), "stream_table_target_lag_seconds", table="s.b") == 192
+        now[0] = settings.model_copy(update={"canonical_periods": False})
+        assert of(scrape(client), "stream_table_target_lag_seconds", table="s.b") == 300
+
+
 def test_refreshes(lake: CatalogStore, client: httpx.Client) -> None:
     a = {"table": str(A)}
     assert of(scrape(client), "refreshes_total", **a, action="FULL", outcome="completed") is None
@@ -257,8 +268,7 @@ def test_a_catalog_that_is_gone(lake: CatalogStore, client: httpx.Client) -> Non
     with lake.write() as tx:
         tx.connection.exec_driver_sql("DROP TABLE trickle_alerts")
     response = client.get("/metrics")
-    assert response.status_code == 503
-    assert "trickle_alerts" in response.text
+    assert "trickle_alerts" in problem_of(response, 503, "CATALOG_CORRUPT")["detail"]
 
 
 def test_thousand_stream_tables(settings: Settings) -> None:

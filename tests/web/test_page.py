@@ -28,8 +28,9 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Dependency, InputKind, Status, TableName
+from spark_trickle.monitor.health import Health
 from spark_trickle.scheduler.decide import ENABLED
-from spark_trickle.web import page
+from spark_trickle.web import looks, page
 from spark_trickle.web.events import UNREADABLE, Events
 from spark_trickle.web.wording import path_of
 from tests.catalog.records import add_revenue, table_pointer
@@ -208,6 +209,65 @@ def test_schedules_that_do_not_run(store: CatalogStore, settings: Settings) -> N
         assert client.post("/", data={"action": "enable"}).headers["location"] == "/"
         assert store.setting(ENABLED) == "true"
         assert "as fresh as their schedules say" in text_of(get(client, "/"), "h1")
+
+
+def test_settings_that_change_while_it_runs(lake: PageLake, client: httpx.Client) -> None:
+    """How late is late, and the schedule of those that have none, are what health and alerts take them for."""
+    lake.add("s.t", ["src.a"], lag=125)
+    lake.add("s.none", ["src.a"], schedule=None)
+    lake.change("src.a")
+    found = get(client, "/")
+    assert row_of(found, "s.t").startswith("late")
+    assert "STALE" in [f.code for f in lake.health().findings]
+    lake.settings = lake.settings.model_copy(update={"alert_stale_periods": 3.0, "default_schedule": "7h"})
+    time.sleep(0.4)
+    found = get(client, "/")
+    assert row_of(found, "s.t").startswith("behind")
+    assert "STALE" not in [f.code for f in lake.health().findings]
+    assert "7h (default)" in row_of(found, "s.none")
+
+
+def test_suspended_by_hand_after_a_failure(lake: PageLake, client: httpx.Client) -> None:
+    """As health says it: it was not suspended for that."""
+    lake.add("s.t", ["src.a"])
+    lake.fail("s.t", TrickleError("SPARK_FAILED", "boom"), times=1)
+    lake.suspend("s.t")
+    found = get(client, "/")
+    assert row_of(found, "s.t").startswith("suspended")
+    assert "s.t is suspended by hand" in text_of(found)
+    assert "INFO SUSPENDED" in [f"{f.severity} {f.code}" for f in lake.health().findings]
+
+
+def test_findings_hold_nobody_up(lake: PageLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources on slow storage: pages are there at once, and say what was found when it is."""
+    go, times, well = threading.Event(), 0, lake.health
+
+    def health() -> Health:
+        nonlocal times
+        times += 1
+        assert go.wait(30)
+        if times == 2:
+            raise RuntimeError("what nobody foresaw")
+        return well()
+
+    monkeypatch.setattr(lake, "health", health)
+    monkeypatch.setattr(looks, "_FOUND_AGAIN", 2.0)
+    lake.add("s.t", ["src.a"])
+    with lake.store.write() as tx:
+        tx.add_garbage("file:/w/x", not_before=datetime.now(UTC) - timedelta(days=3))
+    with asking(lake) as client:
+        before = time.monotonic()
+        assert "wait to be deleted" not in text_of(get(client, "/"))
+        get(client, "/")
+        assert time.monotonic() - before < 5
+        assert times == 1
+        go.set()
+        time.sleep(0.5)
+        assert "wait to be deleted" in text_of(get(client, "/"))
+        time.sleep(2)
+        for _ in range(5):  # the next look fails: what was found stays, and the next request does not try again
+            assert "wait to be deleted" in text_of(get(client, "/"))
+        assert times == 2
 
 
 def test_filters_and_pages(lake: PageLake, client: httpx.Client) -> None:
@@ -450,6 +510,22 @@ def test_a_button_whose_work_fails(lake: PageLake, client: httpx.Client) -> None
     assert "See the log of trickle up" in press(client, "refresh")
 
 
+def test_open_alerts_are_all_there(lake: PageLake, client: httpx.Client) -> None:
+    """However many came, and ended, after them."""
+    lake.add("s.t", ["src.a"])
+    with lake.store.write() as tx:
+        for n in range(5):
+            tx.alerts.raise_("STALE", f"late {n}.", f"s.t{n}")
+        for n in range(6):
+            tx.alerts.raise_("RESUMED", f"back {n}.", "s.t")
+    text = text_of(get(client, "/alerts?limit=4"))
+    assert [n for n in range(5) if f"late {n}." in text] == [0, 1, 2, 3, 4]
+    assert [n for n in range(6) if f"back {n}." in text] == [2, 3, 4, 5]
+    assert text.index("late 0.") < text.index("back 5."), "the open ones come first"
+    assert "Show more" in text
+    assert "Show more" not in text_of(get(client, "/alerts"))
+
+
 def test_work_that_takes_long(lake: PageLake, client: httpx.Client) -> None:
     """The browser is not kept waiting, a second click begins nothing, and the outcome is shown when it is there."""
     lake.add("s.t", ["src.a"])
@@ -678,12 +754,12 @@ def test_the_shop(store: CatalogStore, settings: Settings) -> None:
 @pytest.mark.spark
 def test_a_real_lake(tr: Trickle) -> None:
     tr.sql("CREATE TABLE src (id INT, v INT) USING iceberg")
-    tr.sql("INSERT INTO src VALUES (1, 10), (2, 20)")
-    tr.sql("CREATE STREAM TABLE `a&b <i>` AS SELECT v, count(*) AS n FROM src GROUP BY v")
-    name = TableName("s", "a&b <i>")
+    tr.sql("INSERT INTO src SELECT id, id % 2 FROM range(200)")
+    tr.sql("CREATE STREAM TABLE `a b <i>` MODE DIFFERENTIAL AS SELECT v, count(*) AS n FROM src GROUP BY v")
+    name = TableName("s", "a b <i>")
     with asking(tr) as client:
         assert "fresh" in row_of(get(client, "/"), str(name))
-        tr.sql("INSERT INTO src VALUES (3, 30)")
+        tr.sql("INSERT INTO src VALUES (999, 30)")
         time.sleep(0.4)
         assert "1 commit to read +1 −0 rows" in text_of(get(client, path_of(str(name))))
         assert "1 commit to read" in text_of(get(client, "/sources"))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from fastapi.concurrency import run_in_threadpool
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from spark_trickle.catalog.database import open_catalog
 from spark_trickle.config import Settings
@@ -229,6 +229,44 @@ def test_buttons(open_page: Callable[..., Page], lake: PageLake) -> None:
     expect(page.locator("#history")).to_contain_text("7.7 s")
     expect(page.get_by_text("SELECT 2")).to_be_visible()
     assert lake.explained == explained + 1, "what is pushed does not work out the plan again"
+
+
+@pytest.mark.parametrize(("status", "says"), [(204, "reload to see changes"), (401, "log in again")])
+def test_a_window_that_is_refused_does_not_ask_all_the_time(
+    browser: Browser, address: str, status: int, says: str
+) -> None:
+    asked = 0
+
+    def refuse(route: Route) -> None:
+        nonlocal asked
+        asked += 1
+        route.fulfill(status=status)
+
+    with browser.new_context(base_url=address) as context:
+        page = context.new_page()
+        page.route("**/events", refuse)
+        page.goto("/")
+        expect(page.locator("#live")).to_have_text(says)
+        before = asked
+        page.wait_for_timeout(5000)
+        assert asked - before <= (0 if status == 204 else 2)
+        if status == 401:  # somebody logged in, in another window
+            page.unroute("**/events")
+            expect(page.locator("#live")).to_have_text("live")
+
+
+def test_a_session_that_ended_is_said(browser: Browser, address: str, lake: PageLake) -> None:
+    with browser.new_context(base_url=address) as context:
+        page = context.new_page()
+        page.goto("/sources")
+        expect(page.locator("#live")).to_have_text("live")
+        page.route("**/login", lambda route: route.fulfill(body="<!doctype html><title>Trickle</title>"))
+        page.route("**/sources", lambda route: route.fulfill(status=303, headers={"Location": f"{address}/login"}))
+        lake.suspend("finance.audit")
+        lake.resume("finance.audit")
+        lake.suspend("finance.audit")
+        expect(page.locator("#live")).to_have_text("log in again")
+    lake.resume("finance.audit")
 
 
 def test_without_scripts(open_page: Callable[..., Page]) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.datastructures import URL
+from starlette.requests import Request
 
 from spark_trickle.catalog.database import open_catalog
 from spark_trickle.catalog.store import CatalogStore
@@ -85,13 +87,26 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         ("localhost.evil.example", 421),
         ("127.0.0.1.evil.example", 421),
         ("evil.example@127.0.0.1", 421),
+        ("127.0.0.1/login?", 421),
+        ("127.0.0.1:8787/healthz#", 421),
+        ("localhost\\login", 421),
+        ("127.0.0.1:", 421),
+        ("127.0.0.1:80:80", 421),
+        ("[::1", 421),
+        ("[::1]x", 421),
+        ("::1", 421),
         ("[", 421),
         ("", 421),
     ],
 )
-def test_hosts(ours: httpx.Client, host: str, status: int) -> None:
+def test_hosts(ours: httpx.Client, guarded: httpx.Client, host: str, status: int) -> None:
     response = ours.get(TABLES, headers={"Host": host})
-    assert response.status_code == (200 if "@" in host else status), response.text
+    assert response.status_code == status, response.text
+    known = 421 if host.startswith("trickle") else status  # `guarded` has no names
+    without = guarded.get(TABLES, headers={"Host": host})
+    assert without.status_code == (401 if known == 200 else 421), "no host opens a door"
+    given = guarded.get(TABLES, headers={"Host": host, "Authorization": f"Bearer {TOKEN}"})
+    assert given.status_code == known, "nor does a token make a host ours"
     assert ours.get("/healthz", headers={"Host": "pod.cluster.local"}).status_code == 200
 
 
@@ -116,6 +131,14 @@ def test_other_sites_change_nothing(
     assert open_.post(SUSPEND, headers=headers).status_code == status
     suspended = {str(t.name) for t in lake.stream_tables() if t.status == "SUSPENDED"}
     assert suspended == ({"s.a"} if status == 200 else set())
+
+
+def test_the_path_is_not_that_of_the_host_header(guarded: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if Starlette made it of that header, which its versions before 1.0.1 do."""
+    monkeypatch.setattr(Request, "url", property(lambda _: URL("http://127.0.0.1/login?/api/v1/stream-tables")))
+    problem_of(guarded.get(TABLES), 401, "UNAUTHORIZED")
+    assert "error" in guarded.get("/iceberg/v1/config").json()
+    assert "error" not in guarded.get(TABLES).json()
 
 
 def test_other_sites_read_nothing(ours: httpx.Client) -> None:
@@ -169,6 +192,10 @@ def test_tokens(guarded: httpx.Client, given: str, status: int) -> None:
         assert iceberg.json()["error"]["type"] == "NotAuthorizedException"
 
 
+def test_nobody_logs_out_where_nobody_logs_in(ours: httpx.Client) -> None:
+    assert "Log out" not in ours.get("/").text
+
+
 def test_a_token_in_a_url_is_none(guarded: httpx.Client) -> None:
     for name in ("token", "access_token", "authorization"):
         assert guarded.get(TABLES, params={name: TOKEN}).status_code == 401
@@ -191,6 +218,8 @@ def test_a_session(guarded: httpx.Client) -> None:
     assert "samesite=strict" in cookie.lower()
     assert TOKEN not in cookie
     assert guarded.get("/docs", headers=html).status_code == 200  # the client keeps the cookie
+    shown = guarded.get("/", headers=html).text
+    assert '<form method="post" action="/logout"><button>Log out</button></form>' in shown
     assert guarded.post(SUSPEND, headers={"Origin": "http://evil.example"}).status_code == 403
     assert guarded.post(SUSPEND).status_code == 200
     kept = dict(guarded.cookies)
@@ -204,6 +233,12 @@ def test_a_session(guarded: httpx.Client) -> None:
 def test_a_login_leads_nowhere_else(guarded: httpx.Client, there: str) -> None:
     assert guarded.post("/login", data={"token": TOKEN, "next": there}).headers["location"] == "/"
     assert 'name="next" value="/"' in guarded.get("/login", params={"next": there or "x"}).text
+
+
+def test_a_login_is_small(guarded: httpx.Client) -> None:
+    problem_of(guarded.post("/login", data={"token": "x" * 5000}), 413, "INVALID_REQUEST")
+    parts: Any = (b"token=" + b"x" * 3000 for _ in range(2))
+    problem_of(guarded.post("/login", content=parts), 413, "INVALID_REQUEST")
 
 
 def test_no_token_in_logs(guarded: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:

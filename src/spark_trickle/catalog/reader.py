@@ -188,7 +188,7 @@ class CatalogReader(HistoryReader):
         found: dict[int, datetime] = {}
         ids = sorted(set(stream_table_ids))
         for start in range(0, len(ids), LISTED_NAMES):
-            failed = and_(h.c.stream_table_id.in_(ids[start : start + LISTED_NAMES]), h.c.state == "FAILED")
+            failed = and_(h.c.stream_table_id.in_(ids[start : start + LISTED_NAMES]), tables.failed)
             last = select(h.c.stream_table_id, func.max(h.c.ended_at).label("at")).where(failed)
             found |= {int(row["stream_table_id"]): row["at"] for row in self._rows(last.group_by(h.c.stream_table_id))}
         return found
@@ -202,11 +202,12 @@ class CatalogReader(HistoryReader):
         found = self._rows(select(h).where(h.c.id.in_(select(newest).select_from(_s))))
         return {int(row["stream_table_id"]): rows.history_entry(row) for row in found}
 
-    def running(self) -> frozenset[int]:
-        """The stream tables with a refresh that has begun and not ended; perhaps its process is dead."""
+    def running(self) -> dict[str, int]:
+        """Refreshes that have begun and not ended, with their stream tables; perhaps a process is dead."""
         h = tables.refresh_history
-        found = self._rows(select(h.c.stream_table_id).where(h.c.state == "RUNNING", h.c.stream_table_id.is_not(None)))
-        return frozenset(int(row["stream_table_id"]) for row in found)
+        begun = select(h.c.refresh_id, h.c.stream_table_id)
+        found = self._rows(begun.where(h.c.state == "RUNNING", h.c.stream_table_id.is_not(None)))
+        return {str(row["refresh_id"]): int(row["stream_table_id"]) for row in found}
 
     def settled(self, after: int, before: datetime) -> int:
         """The last id in the history up to which every refresh ended before a time; that is known up to `after`."""

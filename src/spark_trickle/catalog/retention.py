@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -27,23 +27,26 @@ Key = tuple[int | None, str, str | None, int]
 
 
 def trim_history(store: CatalogStore, before: datetime) -> int:
-    """Delete the refreshes that ended before a time; gives how many. A transaction deletes some of them and adds up."""
-    gone = 0
-    while True:
-        some = _trim(store, before)
-        gone += some
-        if some < TRIMMED_ROWS:
-            return gone
+    """Delete the refreshes that ended before a time; gives how many. A transaction deletes some of them and adds up.
+
+    They are chosen before it: that takes long, and nobody else could write meanwhile. What may go once may go later.
+    """
+    h = tables.refresh_history
+    old = and_(h.c.ended_at < before, h.c.state != "RUNNING", h.c.id.not_in(select(_kept().subquery().c.id)))
+    with store.database.read() as connection:
+        ids = list(connection.execute(select(h.c.id).where(old).order_by(h.c.id)).scalars())
+    return sum(_delete(store, before, ids[start : start + TRIMMED_ROWS]) for start in range(0, len(ids), TRIMMED_ROWS))
 
 
-def _trim(store: CatalogStore, before: datetime) -> int:
+def _delete(store: CatalogStore, before: datetime, chosen: Sequence[int]) -> int:
     h, s = tables.refresh_history, tables.settings
     with store.write() as tx:
-        old = and_(h.c.ended_at < before, h.c.state != "RUNNING", h.c.id.not_in(select(_kept().subquery().c.id)))
-        ids = list(tx.connection.execute(select(h.c.id).where(old).order_by(h.c.id).limit(TRIMMED_ROWS)).scalars())
+        text = tx.connection.execute(select(s.c.value).where(s.c.key == DELETED).with_for_update()).scalar()
+        # Those that nobody else deleted; SQLite gives an id again.
+        there = and_(h.c.id.in_(chosen), h.c.ended_at < before)
+        ids = list(tx.connection.execute(select(h.c.id).where(there)).scalars())
         if not ids:
             return 0
-        text = tx.connection.execute(select(s.c.value).where(s.c.key == DELETED).with_for_update()).scalar()
         living = set(tx.connection.execute(select(tables.stream_tables.c.id)).scalars())
         held: dict[Key, RefreshSum] = {}
         add(held, _read(text))

@@ -25,6 +25,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    literal,
 )
 from sqlalchemy.types import TypeEngine
 
@@ -187,6 +188,17 @@ refresh_history = Table(
     Index("trickle_refresh_history_started", "started_at"),
     Index("trickle_refresh_history_state", "state"),
     Index("trickle_refresh_history_table", "stream_table_id", "id"),
+)
+
+# The last failure of those that fail is asked for at every step of the scheduler.
+failed = refresh_history.c.state == literal("FAILED", literal_execute=True)
+Index(
+    "trickle_refresh_history_failed",
+    refresh_history.c.stream_table_id,
+    refresh_history.c.state,  # always the same; SQLite does not see that the index has all that is asked for else
+    refresh_history.c.ended_at,
+    sqlite_where=failed,
+    postgresql_where=failed,
 )
 
 # Where the columns of a stream table come from; beside the stream tables, which are read once a second.

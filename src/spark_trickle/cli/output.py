@@ -105,10 +105,10 @@ class Output:
             self._many(result)
         elif isinstance(result, Description | Explanation):
             self.out.print(Text(str(result)), soft_wrap=True)
-        elif is_dataclass(result) and not isinstance(result, type):
+        elif isinstance(result, RefreshResult | StreamTableStatus | HistoryEntry | Verification):
             self._many((result,))
         elif result is not None:
-            self.out.print(Text(str(result)))
+            self.out.print(Text(str(result)), soft_wrap=True)
 
     def _many(self, results: Sequence[Any]) -> None:
         if not results:

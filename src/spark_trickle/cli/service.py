@@ -20,11 +20,11 @@ from spark_trickle.cli.alerts import alerts
 from spark_trickle.cli.common import open_lake, open_store, output
 from spark_trickle.cli.output import Output, plain
 from spark_trickle.cli.stream_tables import Name
+from spark_trickle.errors import TrickleError
 from spark_trickle.model import Action
 from spark_trickle.scheduler.decide import ENABLED
 
 if TYPE_CHECKING:
-    from spark_trickle.errors import TrickleError
     from spark_trickle.results import RefreshResult
 
 
@@ -94,10 +94,13 @@ def up(
             off = " They are switched off: trickle enable." if tr.store.setting(ENABLED) == "false" else ""
             out.say(f"Following the schedules of {len(tr.store.stream_tables())} stream tables; Ctrl-C to stop.{off}")
             while not stopped.wait(KEEP_SECONDS):
+                if not tr.spark_runs:  # whoever stands by leads then, and a supervisor starts this one again
+                    raise TrickleError("SPARK_FAILED", "Spark's JVM is gone: this process can refresh nothing more.")
                 if served is not None:
                     served.keep()
             out.say("Stopping: refreshes that run are finished.")
         finally:
+            tr.stop(wait=False)  # the server may still have to finish what was asked for
             if served is not None:
                 served.stop()
             tr.stop()

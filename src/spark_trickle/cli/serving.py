@@ -61,12 +61,13 @@ def serving(web: bool, host: str | None, port: int | None) -> Iterator[Callable[
     with closing(listen(host, port, has_token=token is not None)) as listener:
 
         def attach(tr: Trickle) -> Served:
+            from spark_trickle.spark.session import jvm_process
             from spark_trickle.web.app import create_app
 
             service = Service.here(url_of(listener))
             app = create_app(tr, token=token, id=service.id, port=listener.getsockname()[1])
             entry = Registration(tr.settings, tr.store, service)
-            jvm = getattr(tr.spark.sparkContext._gateway, "proc", None)
+            jvm = jvm_process(tr.spark)
             return Served(service.url, Server(app, listener), entry, None if jvm is None else jvm.pid)
 
         yield attach

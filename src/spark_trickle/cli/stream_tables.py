@@ -402,8 +402,7 @@ def maintain(
     trickle maintain shop.revenue[/dim]
     """
     out = output()
-    check_names(names or ())
-    with open_lake(out) as tr, out.progress("Maintaining"):
+    with open_engine(out, names or ()) as tr, out.progress("Maintaining"):
         found = tr.maintain(*names or (), dry_run=dry_run)
     out.show(found)
     if any(upkeep.failed for upkeep in found):

@@ -73,12 +73,11 @@ class Protector:
                 self._refused.pop(source, None)
             except Exception as error:
                 # Read-only, somebody else's, gone in between: it is read all the same.
-                known = source in self._refused
-                self._refused[source] = time.monotonic()
-                if known:
-                    continue
                 reason = jvm.why(error)
-                _log.warning("%s is not protected from snapshot expiry: %s", source, reason)
+                if source not in self._refused:
+                    _log.warning("%s is not protected from snapshot expiry: %s", source, reason)
+                self._refused[source] = time.monotonic()
+                # Every time: an alert that is not seen again for an hour is taken for over.
                 with self.store.write() as tx:
                     tx.alerts.raise_("UNPROTECTED", f"snapshots of {source} cannot be tagged: {reason}", str(source))
 

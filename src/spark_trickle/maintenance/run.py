@@ -200,19 +200,22 @@ class Maintainer:
                 except _LeftAlone as error:
                     found.append(Upkeep(str(table.name), False, str(error)))
                 except Exception as error:
-                    found.append(self._failed(table, spark_error(error)))
+                    found.append(self._failed(owner, table, spark_error(error)))
         finally:
             r.heartbeat.give_back(lease)
         if r.store.garbage(datetime.now(UTC), limit=1):
             sweep(r.lake.session, r.store)
         return found
 
-    def _failed(self, table: StreamTable, error: TrickleError) -> Upkeep:
-        """Said, and nothing more: the table is as it was, and its refreshes go on."""
+    def _failed(self, owner: StreamTable, table: StreamTable, error: TrickleError) -> Upkeep:
+        """Said, and nothing more: the table is as it was, and its refreshes go on.
+
+        The alert is the owner's: a hidden state table has no status by which it could end.
+        """
         _log.warning("maintenance of %s failed: %s", table.name, error)
         message = f"maintenance of {table.name} failed: {error.message}"
         with self.refresher.store.write() as tx:
-            tx.alerts.raise_("MAINTENANCE_FAILED", message, str(table.name))
+            tx.alerts.raise_("MAINTENANCE_FAILED", message, str(owner.name))
         return Upkeep(str(table.name), False, str(error), failed=True)
 
     def _maintain(self, table: StreamTable, lease: Lease, by: str) -> Upkeep:

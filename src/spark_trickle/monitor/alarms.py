@@ -70,8 +70,9 @@ def decide(seen: Seen) -> Decided:
 
 def _wrong(seen: Seen, status: StreamTableStatus) -> Iterator[Raise]:
     name, lag, target = status.name, status.lag_seconds, status.target_seconds
-    # A suspended one is known to stand still.
-    if seen.enabled and status.status in RUNS and lag is not None and target and lag > seen.stale_periods * target:
+    if seen.enabled and status.is_late(seen.stale_periods):
+        assert lag is not None
+        assert target is not None
         waits = f"; it waits for {status.failed_upstream}" if status.failed_upstream else ""
         yield Raise("STALE", name, f"{name} is {_long(lag)} behind, its schedule allows {_long(target)}{waits}")
     expiring = seen.expiring.get(name)

@@ -17,11 +17,10 @@ from spark_trickle.graph.dag import Graph
 from spark_trickle.lake.metadata_files import NotLocal
 from spark_trickle.model import RUNS, Status, StreamTable
 from spark_trickle.monitor.pending import Histories, Pointers, SourceState, source_states
-from spark_trickle.monitor.status import status
+from spark_trickle.monitor.status import gave_up, status
 from spark_trickle.results import StreamTableStatus
 from spark_trickle.scheduler.decide import ENABLED, LEASE
 
-STALE = 2.0  # times its target, that the lag of a stream table has to be
 MUCH_HISTORY = 1_000_000  # refreshes
 MUCH_GARBAGE = 10_000  # files and folders
 OLD_GARBAGE = timedelta(days=1)
@@ -61,6 +60,7 @@ class Facts:
     unseen: tuple[str, ...] = ()  # sources outside the lake
     protect: str = "lazy"
     max_consecutive_errors: int = 3
+    stale_periods: float = 2
     alerts: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by code and severity
     abandoned: tuple[str, ...] = ()  # stream tables with a refresh that began, and whose process is gone
     garbage: tuple[int, datetime | None] = (0, None)  # how much may be deleted by now, and since when
@@ -111,7 +111,6 @@ def health(
         sources = None if histories is None else source_states(reader, histories, pointers, without=unseen)
     except NotLocal:
         sources = None
-    running = reader.running()
     facts = Facts(
         now=now,
         stream_tables=known,
@@ -122,8 +121,9 @@ def health(
         unseen=unseen,
         protect=settings.protect,
         max_consecutive_errors=settings.max_consecutive_errors,
+        stale_periods=settings.alert_stale_periods,
         alerts=reader.alert_counts(),
-        abandoned=tuple(str(t.name) for t in known if t.id in running and not _is_held(reader, t, now)),
+        abandoned=_abandoned(reader, known),
         garbage=reader.garbage_due(now),
         history=reader.history_size(),
         refreshes=reader.refresh_counts(now - _DAY),
@@ -143,9 +143,23 @@ def _statuses(
     return tuple(replace(s, pending=False, lag_seconds=None) if s.name in unknown else s for s in found)
 
 
-def _is_held(reader: CatalogReader, table: StreamTable, now: datetime) -> bool:
+def _abandoned(reader: CatalogReader, known: Sequence[StreamTable]) -> tuple[str, ...]:
+    """Stream tables with a refresh that nobody does any more.
+
+    One that ends between two looks has no lease at the second, and is no longer running at the third.
+    """
+    begun = reader.running()
+    ids = set(begun.values())
+    free = {t.id: str(t.name) for t in known if t.id in ids and not _is_held(reader, t)}
+    if not free:
+        return ()
+    still = {begun[refresh] for refresh in begun.keys() & reader.running().keys()}
+    return tuple(name for id_, name in free.items() if id_ in still)
+
+
+def _is_held(reader: CatalogReader, table: StreamTable) -> bool:
     expires = reader.lease_expires_at(f"stream_table:{table.id}")
-    return expires is not None and expires > now
+    return expires is not None and expires > datetime.now(UTC)
 
 
 def diagnose(facts: Facts) -> Health:
@@ -178,7 +192,7 @@ def _broken(facts: Facts) -> Iterable[Finding]:
         if table.status is Status.ERROR:
             remedy = f"Mend what it says, then: trickle refresh {name}, or trickle resume {name}."
             yield Finding(Severity.ERROR, "ERROR", f"{name} is not refreshed any more: {why}", remedy, (name,))
-        elif table.status is Status.SUSPENDED and table.consecutive_errors >= facts.max_consecutive_errors:
+        elif gave_up(table, facts.max_consecutive_errors):
             message = f"{name} was suspended after {table.consecutive_errors} failures: {why}"
             remedy = f"Mend what it says, then: trickle resume {name}."
             yield Finding(Severity.ERROR, "SUSPENDED", message, remedy, (name,))
@@ -206,18 +220,11 @@ def _scheduler(facts: Facts) -> Iterable[Finding]:
 
 
 def _stale(facts: Facts) -> Iterable[Finding]:
-    late = [
-        s
-        for s in facts.statuses
-        if s.lag_seconds is not None
-        and s.target_seconds is not None
-        and s.lag_seconds > STALE * s.target_seconds
-        and s.failed_upstream is None
-        and s.status in RUNS
-    ]
+    late = [s for s in facts.statuses if s.is_late(facts.stale_periods) and s.failed_upstream is None]
     if late:
         worst = max(late, key=lambda s: s.lag_seconds or 0)
-        message = f"more than twice as old as their schedules allow: {_listed([s.name for s in late])}; "
+        names = _listed([s.name for s in late])
+        message = f"more than {facts.stale_periods:g} times as old as their schedules allow: {names}; "
         message += f"{worst.name} is {worst.lag_seconds:,.0f} s behind, and may be {worst.target_seconds:,.0f} s"
         remedy = f"See what its refreshes take: trickle statistics {worst.name} --since 24h."
         yield Finding(Severity.ERROR, "STALE", message, remedy, tuple(s.name for s in late))
@@ -279,9 +286,8 @@ def _leftovers(facts: Facts) -> Iterable[Finding]:
     rows, first = facts.history
     if rows >= MUCH_HISTORY and first is not None:
         message = f"the history has {rows:,} refreshes, the oldest of {first:%Y-%m-%d}"
-        yield Finding(
-            Severity.INFO, "HISTORY", message, "Old ones may be deleted; nothing but figures depends on them."
-        )
+        remedy = "Maintenance deletes those older than history_retain: a shorter one keeps fewer."
+        yield Finding(Severity.INFO, "HISTORY", message, remedy)
 
 
 _RULES: tuple[Callable[[Facts], Iterable[Finding]], ...] = (

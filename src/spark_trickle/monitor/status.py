@@ -61,6 +61,11 @@ def status(
     return tuple(result)
 
 
+def gave_up(table: StreamTable, errors: int) -> bool:
+    """Whether it was suspended for so many failures in a row; else it was by hand."""
+    return table.status is Status.SUSPENDED and table.consecutive_errors >= errors
+
+
 def _is_stale(table: StreamTable, pointers: Mapping[TableName, Pointer]) -> bool:
     try:
         return inputs_moved(table, pointers)

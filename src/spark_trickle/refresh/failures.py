@@ -63,6 +63,18 @@ def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError, 
         _log.warning("the failure of %s could not be recorded: %s", table.name, second)
 
 
+def record_unbegun(store: CatalogStore, table: StreamTable, error: TrickleError, initiated_by: str) -> None:
+    """A refresh that failed before it began, as it does without Spark: it counts like any other."""
+    work = Work(table)
+    try:
+        with store.write() as tx:
+            tx.start_refresh(work.refresh_id, table.id, str(table.name), initiated_by)
+    except TrickleError as second:
+        _log.warning("the failure of %s could not be recorded: %s", table.name, second)
+        return
+    record_failure(store, work, error)
+
+
 def record_group_failure(store: CatalogStore, tables: Sequence[StreamTable], error: TrickleError) -> None:
     """Stream tables that were to be published together, as they were before; the first one failed."""
     if error.code == "LEASE_LOST" or not alerts_of(error, tables[0].consecutive_errors + 1):

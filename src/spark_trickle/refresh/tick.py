@@ -18,10 +18,12 @@ from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.protect import sources_of
 from spark_trickle.model import RUNS, Action, Pointer, StreamTable, TableName
 from spark_trickle.refresh.decide import NO_CHANGE
+from spark_trickle.refresh.failures import located, record_unbegun
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.work import Request, Run, completed
 from spark_trickle.results import RefreshResult
+from spark_trickle.spark.analyze import spark_error
 
 
 @dataclass(slots=True)
@@ -81,16 +83,28 @@ class Tick:
         return tuple(d.input for d in self._known[name].reads if d.input in self.todo)
 
     def refresh(self, name: TableName) -> RefreshResult:
-        """Refresh one of `todo`, after those it reads. A failure is recorded and raised."""
+        """Refresh one of `todo`, after those it reads. A failure is recorded and raised.
+
+        Each thread has a pool of Spark's fair scheduler: no refresh waits for the jobs of another one.
+        """
         r, lease = self.refresher, self._leases[name]
         with self._lock:
             known, published = dict(self._known), dict(self._published)
         cut = Cut(ChainMap(published, self.cut.pointers), self.cut.instant)  # type: ignore[arg-type]
+        began = False
         try:
+            r.lake.session.sparkContext.setLocalProperty("spark.scheduler.pool", f"trickle-{threading.get_ident()}")
             with r.attempts.begin({}) as attempt:
+                began = True  # from here on failures are recorded where they happen
                 run = Run(attempt, cut, lease, self.initiated_by, known)
                 done = r.stage(run, Request(known[name]))
                 r.publish(run, [done])
+        except Exception as error:
+            if began:
+                raise
+            problem = located(spark_error(error), known[name])
+            record_unbegun(r.store, known[name], problem, self.initiated_by)
+            raise problem from error
         finally:
             self._release(name)
         with self._lock:

@@ -92,12 +92,17 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="trickle-scheduler", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Refreshes that run are finished, those that wait are not begun. Then the lease is given back."""
+    def stop(self, *, wait: bool = True) -> None:
+        """Refreshes that run are finished, those that wait are not begun. Then the lease is given back.
+
+        Without `wait` it only begins nothing more.
+        """
         if self._thread is None:
             return
         self._stopping = True
         self._wake.set()
+        if not wait:
+            return
         self._thread.join()
         for pool in self._pools:
             pool.shutdown()
@@ -264,8 +269,6 @@ class Scheduler:
             if self._stopping:
                 run.tick.abandon(name)
             else:
-                context = self.refresher.lake.session.sparkContext
-                context.setLocalProperty("spark.scheduler.pool", f"trickle-{threading.get_ident()}")
                 self._tell(run.tick.refresh(name))
         except TrickleError as error:
             reason = upstream_reason(name, None, str(error))

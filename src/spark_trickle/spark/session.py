@@ -228,6 +228,11 @@ def build_session(settings: Settings, formats: Collection[str] = ()) -> SparkSes
         return spark
 
 
+def jvm_process(spark: SparkSession) -> subprocess.Popen[bytes] | None:
+    """The process of Spark's JVM, if this process started it."""
+    return getattr(spark.sparkContext._gateway, "proc", None)
+
+
 def release_session(spark: SparkSession) -> None:
     """The lake is done with Spark: stops it if Trickle started it and no other lake uses it."""
     with _lock:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-from urllib.parse import unquote
 
-from fastapi import APIRouter, Path, Query, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter
+from fastapi import APIRouter, Query, Response
+from pydantic import TypeAdapter
 
 from spark_trickle import __version__
 from spark_trickle.catalog.rows import Alert, NamedCut
 from spark_trickle.errors import TrickleError
 from spark_trickle.graph.draw import Dag
 from spark_trickle.model import Source
+from spark_trickle.monitor.compliance import Compliance
+from spark_trickle.monitor.lineage import LineageEntry
+from spark_trickle.monitor.pending import PendingInput, SourceState
 from spark_trickle.monitor.statistics import Statistics
 from spark_trickle.results import (
     Check,
@@ -25,13 +26,36 @@ from spark_trickle.results import (
     PlannedRefresh,
     RefreshResult,
     StreamTableStatus,
+    Upkeep,
     Verification,
 )
 from spark_trickle.scheduler.decide import ENABLED
 from spark_trickle.spark.names import quote
 from spark_trickle.statements.execute import execute
 from spark_trickle.statements.parse import parse_statement
-from spark_trickle.web.problem import Problem, problem
+from spark_trickle.web.bodies import (
+    DAY,
+    Alter,
+    Asked,
+    Create,
+    CutName,
+    Diagnosis,
+    Done,
+    Drawing,
+    Filters,
+    Limit,
+    Maintain,
+    Name,
+    QueryText,
+    Refresh,
+    Refreshed,
+    RefreshMany,
+    Service,
+    Since,
+    Statement,
+    Verify,
+)
+from spark_trickle.web.problem import problem
 from spark_trickle.web.recent import Recent
 from spark_trickle.web.work import Run
 
@@ -40,106 +64,8 @@ if TYPE_CHECKING:
 
 _RECENT_SECONDS = 0.25  # how old an answer may be that the catalog gives
 _RECENT_ANSWERS = 256
-_MANY = 10_000
 
 T = TypeVar("T")
-
-
-def _decoded(text: str) -> str:
-    name = unquote(text)
-    if "\x00" in name:
-        raise ValueError("a name has no NUL character")
-    return name
-
-
-Name = Annotated[
-    str,
-    Path(description="As in SQL: shop.revenue; a part with special characters in backticks."),
-    AfterValidator(_decoded),
-]
-Limit = Annotated[int, Query(ge=1, le=_MANY)]
-
-
-class Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Service(BaseModel):
-    version: str
-    lake: str
-    enabled: bool  # the schedules of the lake
-    leads: bool  # this process follows them; else it stands by
-
-
-class Create(Body):
-    name: str
-    query: str
-    schedule: str | None = None
-    mode: str = "auto"
-    initialize: bool = True
-    star: str = "pin"
-    settings: dict[str, str] = {}
-    partitioned_by: list[str] = []
-    cluster_by: list[str] = []
-    comment: str | None = None
-    properties: dict[str, str] = {}
-
-
-class Alter(Body):
-    """What is left out stays as it is."""
-
-    query: str | None = None
-    schedule: str | None = None
-    mode: str | None = None
-    star: str | None = None
-    settings: dict[str, str] = {}
-
-
-class Refresh(Body):
-    mode: str | None = None
-    upstream: bool = True
-
-
-class RefreshMany(Refresh):
-    names: list[str] = []  # several: a group, all or none
-    all: bool = False  # every stream table, one by one
-
-
-class Refreshed(BaseModel):
-    results: tuple[RefreshResult, ...]
-    failed: tuple[Problem, ...] = ()  # with `all`
-
-
-class Verify(Body):
-    deep: bool = False
-
-
-class QueryText(Body):
-    query: str
-
-
-class Statement(Body):
-    sql: str
-
-
-class Done(BaseModel):
-    """`kind` names the class of what the statement gave: RefreshResult, StreamTableStatus, Description, …"""
-
-    kind: str | None
-    many: bool
-    result: Any
-
-
-class CutName(Body):
-    name: str
-    comment: str | None = None
-
-
-class Drawing(StrEnum):
-    JSON = "json"
-    MERMAID = "mermaid"
-    DOT = "dot"
-    SVG = "svg"
 
 
 _DRAWINGS = {
@@ -149,17 +75,22 @@ _DRAWINGS = {
 }
 
 
-def router(tr: Trickle, run: Run) -> APIRouter:
-    routes = APIRouter(prefix="/api/v1")
-    recent = Recent(_RECENT_SECONDS, _RECENT_ANSWERS)
+def recent_answers() -> Recent:
+    return Recent(_RECENT_SECONDS, _RECENT_ANSWERS)
 
-    async def answer(type_: Any, function: Callable[..., Any], *args: Any) -> Response:
+
+def router(tr: Trickle, run: Run, recent: Recent) -> APIRouter:
+    """`recent` is forgotten with every change, also with those that the page makes."""
+    routes = APIRouter(prefix="/api/v1")
+
+    async def answer(type_: Any, function: Callable[..., Any], *args: Any, **given: Any) -> Response:
         """What the catalog alone tells."""
 
         def make() -> bytes:
-            return _adapter(type_).dump_json(function(*args))
+            return _adapter(type_).dump_json(function(*args, **given))
 
-        return Response(await recent.get((function.__name__, args), make), media_type="application/json")
+        key = (function.__name__, args, tuple(given.items()))
+        return Response(await recent.get(key, make), media_type="application/json")
 
     async def change(function: Callable[..., T], *args: Any) -> T:
         try:
@@ -189,9 +120,39 @@ def router(tr: Trickle, run: Run) -> APIRouter:
         await change(tr.set_enabled, False)
 
     @routes.get("/alerts", tags=["lake"], response_model=tuple[Alert, ...])
-    async def alerts(limit: Limit = 50) -> Response:
-        """What somebody should know, the newest first."""
-        return await answer(tuple[Alert, ...], tr.alerts, limit)
+    async def alerts(
+        limit: Limit = 50, open: bool = False, name: Asked = None, kind: Asked = None, since: Since = None
+    ) -> Response:
+        """What somebody should know, those seen last first; `open`: what is wrong now."""
+        given = {"open_only": open, "name": name, "kind": kind, "since": since}
+        return await answer(tuple[Alert, ...], tr.alerts, limit, **given)
+
+    @routes.get("/health", tags=["lake"])
+    async def health() -> Diagnosis:
+        """What is wrong with the lake, the worst first, and what to do about it."""
+        return Diagnosis.model_validate(await run(tr.health), from_attributes=True)
+
+    @routes.get("/pending", tags=["lake"])
+    async def pending(name: Asked = None) -> tuple[PendingInput, ...]:
+        """What the inputs of stream tables hold that these do not show yet."""
+        return await run(tr.pending, name)
+
+    @routes.get("/source-states", tags=["lake"])
+    async def source_states() -> tuple[SourceState, ...]:
+        """The tables that stream tables read: who reads them, how far the last reader is behind, what is protected."""
+        return await run(tr.source_states)
+
+    @routes.get("/compliance", tags=["lake"], response_model=tuple[Compliance, ...])
+    async def compliance(name: Asked = None, since: str = DAY) -> Response:
+        """How much of the time since then stream tables were as fresh as their schedules ask."""
+        return await answer(tuple[Compliance, ...], tr.compliance, name, since=since)
+
+    @routes.get("/lineage", tags=["lake"])
+    async def lineage(
+        name: str, column: Asked = None, depth: Annotated[int | None, Query(ge=1)] = None, down: bool = False
+    ) -> tuple[LineageEntry, ...]:
+        """Where the columns of a stream table come from; with `down` what depends on a column, a table, a source."""
+        return await run(partial(tr.lineage, name, column, depth=depth, down=down))
 
     @routes.get("/graph", tags=["lake"], response_model=Dag)
     async def graph(format: Drawing = Drawing.JSON) -> Response:
@@ -210,14 +171,14 @@ def router(tr: Trickle, run: Run) -> APIRouter:
         return await answer(tuple[Source, ...], tr.sources)
 
     @routes.get("/history", tags=["lake"], response_model=tuple[HistoryEntry, ...])
-    async def history(limit: Limit = 50) -> Response:
-        """Refreshes of all stream tables, the newest first."""
-        return await answer(tuple[HistoryEntry, ...], tr.history, None, limit)
+    async def history(chosen: Filters, name: Asked = None) -> Response:
+        """Refreshes of all stream tables, or of one, the newest first."""
+        return await answer(tuple[HistoryEntry, ...], tr.history, name, **chosen)
 
     @routes.get("/statistics", tags=["lake"], response_model=tuple[Statistics, ...])
-    async def statistics(limit: Limit = 1000) -> Response:
-        """The last refreshes in figures, for each stream table."""
-        return await answer(tuple[Statistics, ...], tr.statistics, limit)
+    async def statistics(name: Asked = None, since: str = DAY, until: Since = None) -> Response:
+        """Refreshes in figures, for each stream table."""
+        return await answer(tuple[Statistics, ...], tr.statistics, name, since=since, until=until)
 
     @routes.get("/cuts", tags=["cuts"], response_model=tuple[NamedCut, ...])
     async def cuts() -> Response:
@@ -277,14 +238,14 @@ def router(tr: Trickle, run: Run) -> APIRouter:
         """How it stands."""
         return await answer(StreamTableStatus, one_status, name)
 
-    def one_history(name: str, limit: int) -> tuple[HistoryEntry, ...]:
+    def one_history(name: str, **given: Any) -> tuple[HistoryEntry, ...]:
         tr.describe(name)  # there is one of that name
-        return tr.history(name, limit)
+        return tr.history(name, **given)
 
     @routes.get("/stream-tables/{name}/history", tags=["stream tables"], response_model=tuple[HistoryEntry, ...])
-    async def history_of(name: Name, limit: Limit = 50) -> Response:
+    async def history_of(name: Name, chosen: Filters) -> Response:
         """Its refreshes, the newest first."""
-        return await answer(tuple[HistoryEntry, ...], one_history, name, limit)
+        return await answer(tuple[HistoryEntry, ...], one_history, name, **chosen)
 
     @routes.get("/stream-tables/{name}/explain", tags=["stream tables"])
     async def explain(name: Name) -> Explanation:
@@ -317,8 +278,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     @routes.post("/refresh", tags=["refresh"])
     async def refresh_many(body: RefreshMany) -> Refreshed:
         """Refresh some as one group, all or none; or all, one by one, where one that fails does not stop the others."""
-        if body.all == bool(body.names):
-            raise TrickleError("INVALID_REQUEST", "Name stream tables, or say all.", hint='Send {"all": true}, say.')
+        _check_which(body)
         if body.all:
             return await change(_refresh_all, tr, body)
         names: Any = body.names[0] if len(body.names) == 1 else body.names
@@ -328,8 +288,8 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     @routes.post("/plan", tags=["refresh"])
     async def plan(body: RefreshMany) -> tuple[PlannedRefresh, ...]:
         """What a refresh would do now. Nothing is written."""
-        names = _all_names(tr) if body.all else body.names
-        return await run(partial(tr.plan, names, body.mode, upstream=body.upstream))
+        _check_which(body)
+        return await run(_plan, tr, body)
 
     @routes.post("/check", tags=["stream tables"])
     async def check(body: QueryText) -> Check:
@@ -339,14 +299,12 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     @routes.post("/sql", tags=["stream tables"])
     async def sql(body: Statement) -> Done:
         """Run one STREAM TABLE statement: CREATE, ALTER, DROP, REFRESH, DESCRIBE, EXPLAIN, SHOW."""
-        statement = parse_statement(body.sql)
-        if statement is None:
-            raise TrickleError(
-                "INVALID_STATEMENT",
-                "Only STREAM TABLE statements are run here.",
-                hint="Send other SQL to Spark: with `trickle sql`, or from a session of your own.",
-            )
-        return _done(await change(execute, statement, tr))
+        return _done(await change(_execute, tr, body.sql))
+
+    @routes.post("/maintain", tags=["lake"])
+    async def maintain(body: Maintain) -> tuple[Upkeep, ...]:
+        """Merge small files, expire old snapshots, delete what nobody needs: of those named, or of all."""
+        return await change(partial(tr.maintain, *body.names, dry_run=body.dry_run))
 
     return routes
 
@@ -360,6 +318,27 @@ def _done(result: Any) -> Done:
     many = isinstance(result, tuple)
     one = next(iter(result), None) if many else result
     return Done(kind=None if one is None else type(one).__name__, many=many, result=result)
+
+
+def _execute(tr: Trickle, text: str) -> Any:
+    """Parsing is in the worker, too: a long text takes long."""
+    statement = parse_statement(text)
+    if statement is None:
+        raise TrickleError(
+            "INVALID_STATEMENT",
+            "Only STREAM TABLE statements are run here.",
+            hint="Send other SQL to Spark: with `trickle sql`, or from a session of your own.",
+        )
+    return execute(statement, tr)
+
+
+def _check_which(asked: RefreshMany) -> None:
+    if asked.all == bool(asked.names):
+        raise TrickleError("INVALID_REQUEST", "Name stream tables, or say all.", hint='Send {"all": true}, say.')
+
+
+def _plan(tr: Trickle, asked: RefreshMany) -> tuple[PlannedRefresh, ...]:
+    return tr.plan(_all_names(tr) if asked.all else asked.names, asked.mode, upstream=asked.upstream)
 
 
 def _all_names(tr: Trickle) -> list[str]:

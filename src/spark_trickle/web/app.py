@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 from pydantic import SecretStr
 
 from spark_trickle import __version__
+from spark_trickle.errors import TrickleError
 from spark_trickle.lake import jvm
 from spark_trickle.scheduler.decide import ENABLED
 from spark_trickle.web import api, metrics, page, problem, rest_catalog
@@ -52,18 +54,20 @@ def create_app(
     async def healthz() -> dict[str, str]:
         return {"status": "ok", "id": id}
 
+    # A thread of its own: those that all requests share may wait for something slow, and this says nothing of that.
+    probe = ThreadPoolExecutor(1, thread_name_prefix="trickle-ready")
+
     @app.get("/readyz", include_in_schema=False)
-    def readyz(response: Response) -> dict[str, Any]:
-        tr.store.setting(ENABLED)  # an error if the catalog does not answer
-        runs = tr.follows_schedules
-        response.status_code = 200 if runs else 503
-        return {"status": "ok" if runs else "stopped", "leads": tr.leads}
+    async def readyz() -> dict[str, Any]:
+        return await asyncio.get_running_loop().run_in_executor(probe, _ready, tr)
 
     read = partial(jvm.read_file, tr.refresher.lake.session)
-    app.include_router(api.router(tr, run))
+    recent = api.recent_answers()
+    app.include_router(api.router(tr, run, recent))
     app.include_router(rest_catalog.router(tr.store, tr.settings, read), prefix="/iceberg")
-    app.include_router(metrics.router(tr.store, tr.settings, tr.refresher.attempts.sources.pointers, lambda: tr.leads))
-    app.include_router(page.router(tr, run))
+    pointers = tr.refresher.attempts.sources.pointers
+    app.include_router(metrics.router(tr.store, lambda: tr.settings, pointers, lambda: tr.leads))
+    app.include_router(page.router(tr, run, changed=recent.forget, can_log_out=sessions is not None))
     add_login(app, sessions)
     problem.install(app)
 
@@ -73,6 +77,15 @@ def create_app(
 
     app.add_middleware(Guard, names=tr.settings.service_names, sessions=sessions, ending=ending)
     return app
+
+
+def _ready(tr: Trickle) -> dict[str, Any]:
+    tr.store.setting(ENABLED)  # an error if the catalog does not answer
+    if not tr.spark_runs:
+        raise TrickleError("SPARK_FAILED", "Spark's JVM is gone.", hint="Start `trickle up` again.")
+    if not tr.follows_schedules:
+        raise TrickleError("SERVICE_BUSY", "The scheduler of this service does not run.")
+    return {"status": "ok", "leads": tr.leads}
 
 
 def _own_pool(tr: Trickle) -> None:

@@ -22,6 +22,7 @@ from spark_trickle.results import (
     PlannedRefresh,
     RefreshResult,
     StreamTableStatus,
+    Upkeep,
     Verification,
 )
 from spark_trickle.web.registration import ANSWER_SECONDS, Service, connect
@@ -126,6 +127,9 @@ class RemoteLake:
         done = self._ask(dict[str, Any], "POST", "sql", body={"sql": text})
         kind: Any = _KINDS.get(done["kind"], Any)
         return _read(tuple[kind, ...] if done["many"] else kind, done["result"])
+
+    def maintain(self, *names: str, dry_run: bool = False) -> tuple[Upkeep, ...]:
+        return self._ask(tuple[Upkeep, ...], "POST", "maintain", body={"names": names, "dry_run": dry_run})
 
     def close(self) -> None:
         if self._connection is not None:

@@ -17,7 +17,17 @@ from spark_trickle.errors import TrickleError
 
 _log = logging.getLogger(__name__)
 
+_LONGEST_PAUSE = 30.0
 UNREADABLE = "unreadable"  # the version of a lake whose catalog does not answer
+
+
+def pause(took: float, every: float) -> float:
+    """Seconds until the next look. A lake that takes long to look at is looked at less often, but is looked at.
+
+    >>> pause(0.01, 1.0), pause(2.0, 1.0), pause(60.0, 1.0)
+    (1.0, 20.0, 30.0)
+    """
+    return max(every, min(10 * took, _LONGEST_PAUSE))
 
 
 class Events:
@@ -84,7 +94,7 @@ class Events:
             if version != self._version:
                 self._version = version
                 self._tell(version)
-            await asyncio.sleep(max(self._every, 10 * took))  # one that takes long to look at is looked at less often
+            await asyncio.sleep(pause(took, self._every))
 
     async def _see(self) -> str:
         try:

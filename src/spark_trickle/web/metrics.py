@@ -35,6 +35,7 @@ from spark_trickle.monitor.totals import Totals
 from spark_trickle.results import StreamTableStatus
 from spark_trickle.scheduler.decide import ENABLED, LEASE
 from spark_trickle.thresholds import DURATIONS
+from spark_trickle.web.problem import respond
 
 LIMITS = DURATIONS
 _FAILED = "NONE"  # the action of a refresh that failed
@@ -60,11 +61,11 @@ class Seen:
 
 def router(
     reader: CatalogReader,
-    settings: Settings,
+    settings: Callable[[], Settings],
     pointers: Pointers | None = None,
     leads: Callable[[], bool] | None = None,
 ) -> APIRouter:
-    """`GET /metrics`. `leads`: whether the scheduler of this process leads.
+    """`GET /metrics`. `settings` of now: they may change. `leads`: whether the scheduler of this process leads.
 
     `pointers` gives those of sources outside the lake, too (`tr.refresher.attempts.sources.pointers`); without it such
     sources always look changed.
@@ -80,7 +81,7 @@ def router(
         try:
             return Response(encode(registry), headers={"Content-Type": content_type})
         except TrickleError as error:
-            return Response(f"{error}\n", 503, media_type="text/plain")
+            return respond(error, 503)
 
     return routes
 
@@ -91,7 +92,7 @@ class _Scrape(Collector):
     def __init__(
         self,
         reader: CatalogReader,
-        settings: Settings,
+        settings: Callable[[], Settings],
         pointers: Pointers | None,
         leads: Callable[[], bool] | None,
     ) -> None:
@@ -110,8 +111,8 @@ class _Scrape(Collector):
         seen = Seen(
             now=now,
             stream_tables=reader.stream_tables(),
-            statuses=status(reader, self._settings, pointers=pointers, now=now),
-            running=reader.running(),
+            statuses=status(reader, self._settings(), pointers=pointers, now=now),
+            running=frozenset(reader.running().values()),
             sums=self._totals.look(now),
             alerts=reader.alert_counts(),
             enabled=reader.setting(ENABLED) != "false",

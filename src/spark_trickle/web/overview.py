@@ -12,7 +12,8 @@ from enum import StrEnum
 
 from spark_trickle.catalog.rows import Recent
 from spark_trickle.model import Action, Status, StreamTable
-from spark_trickle.monitor.health import STALE, Finding, Severity
+from spark_trickle.monitor.health import Finding, Severity
+from spark_trickle.monitor.status import gave_up
 from spark_trickle.results import StreamTableStatus
 from spark_trickle.web.wording import age, count, took
 
@@ -122,6 +123,8 @@ class Seen:
     enabled: bool
     lease_expires_at: datetime | None  # of the scheduler that leads
     findings: tuple[Finding, ...] = ()  # of `health`
+    stale_periods: float = 2
+    max_consecutive_errors: int = 3
 
     @property
     def led(self) -> bool:
@@ -163,7 +166,7 @@ class Overview:
 def overview(seen: Seen) -> Overview:
     statuses = {s.name: s for s in seen.statuses}
     rows = tuple(
-        Row(table, status, _state(table, status), seen.recent.get(table.id, ()))
+        Row(table, status, _state(seen, table, status), seen.recent.get(table.id, ()))
         for table in seen.tables
         if (status := statuses.get(str(table.name))) is not None  # else created between two looks
     )
@@ -172,16 +175,16 @@ def overview(seen: Seen) -> Overview:
     return Overview(seen.now, rows, troubles, seen.enabled, seen.led, alerts, _version(seen, rows, troubles))
 
 
-def _state(table: StreamTable, status: StreamTableStatus) -> State:
+def _state(seen: Seen, table: StreamTable, status: StreamTableStatus) -> State:
+    if table.status is Status.SUSPENDED and not gave_up(table, seen.max_consecutive_errors):
+        return State.SUSPENDED
     if table.consecutive_errors or table.status is Status.ERROR:
         return State.FAILING
-    if table.status is Status.SUSPENDED:
-        return State.SUSPENDED
     if status.failed_upstream is not None:
         return State.WAITING
     if table.status is Status.INITIALIZING or status.lag_seconds is None:
         return State.EMPTY
-    if status.target_seconds is not None and status.lag_seconds > STALE * status.target_seconds:
+    if status.is_late(seen.stale_periods):
         return State.LATE
     return State.BEHIND if status.lag_seconds else State.FRESH
 
@@ -189,6 +192,7 @@ def _state(table: StreamTable, status: StreamTableStatus) -> State:
 def _version(seen: Seen, rows: Iterable[Row], troubles: Iterable[Trouble]) -> str:
     """Of what changes by events, not by the clock alone."""
     parts: list[object] = [seen.enabled, seen.led, sorted(seen.alerts.items())]
+    parts.append([(f.code, f.names) for f in seen.findings if f.code in _FOUND])
     for row in rows:
         last = row.recent[-1] if row.recent else None
         done = (last.id, last.state) if last else None

@@ -7,8 +7,6 @@ says that it shows something else now, and takes over what differs. Who may ask 
 from __future__ import annotations
 
 import hashlib
-import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
@@ -19,6 +17,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from spark_trickle import __version__
@@ -26,14 +25,13 @@ from spark_trickle.catalog.alerts import KINDS
 from spark_trickle.catalog.history import HistoryFilter
 from spark_trickle.errors import Kind, TrickleError
 from spark_trickle.model import StreamTable, TableName
-from spark_trickle.monitor.health import Finding
 from spark_trickle.monitor.statistics import statistics
-from spark_trickle.scheduler.decide import ENABLED, LEASE
 from spark_trickle.spark.names import quote_table
 from spark_trickle.web import wording
 from spark_trickle.web.asked import Requests
 from spark_trickle.web.events import UNREADABLE, Events
-from spark_trickle.web.overview import Overview, Seen, State, overview, summary
+from spark_trickle.web.looks import Looks
+from spark_trickle.web.overview import Overview, State, summary
 from spark_trickle.web.picture import LARGEST, picture, spark_line
 
 if TYPE_CHECKING:
@@ -53,26 +51,31 @@ HEADERS = {
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 _STATUS = {Kind.USER: 400, Kind.SCHEMA: 409, Kind.TRANSIENT: 503, Kind.INTERNAL: 500}
 _LONGEST_FORM = 4096  # bytes
-_BARS = 30  # refreshes in the small picture of their times
 _ON_A_PAGE = 100  # stream tables
 _HISTORY = 50
 _LONGEST_HISTORY = 1000
+_MOST_ALERTS = 1000  # that are over
 _FIGURES = timedelta(hours=24)  # that the figures of a stream table are about
-_SHOWN_AGAIN = 0.3  # seconds for which an overview is not read again
-_FOUND_AGAIN = 30.0  # and the findings of `health`, which also looks at the sources
 
 
-def router(tr: Trickle, run: Run) -> APIRouter:
+def router(
+    tr: Trickle, run: Run, *, changed: Callable[[], object] = lambda: None, can_log_out: bool = False
+) -> APIRouter:
     """The page of a lake. `run` awaits what needs Spark, as `await run(function, *args)`.
 
+    `changed` is called when a button has changed something. `can_log_out`: there is a token, and so there are sessions.
     Streams of events end when their clients are disconnected: a server that stops must do that.
     """
     routes = APIRouter(include_in_schema=False)
-    looks = _Looks(tr)
+    looks = Looks(tr)
     requests = Requests()
     events = Events(lambda: f"{looks.now().version}.{requests.version}")
     static = _static()
-    pages = _Pages(static, where=_where(tr), default_schedule=tr.settings.default_schedule)
+    pages = _Pages(static, where=_where(tr), can_log_out=can_log_out)
+
+    def forget() -> None:
+        looks.forget()
+        changed()
 
     async def shown(build: Callable[[], tuple[str, Mapping[str, Any]]]) -> Response:
         """`build` gives the template and what is in it, in a thread."""
@@ -82,6 +85,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
                 found = looks.now()
                 template, values = build()
                 version = f"{found.version}.{requests.version}"
+                values = {**values, "default_schedule": tr.settings.default_schedule}  # it may change while we run
                 return pages.page(template, 200, found=found, version=version, **values)
             except TrickleError as error:
                 status = 404 if error.code.startswith("UNKNOWN_") else _STATUS[error.kind]
@@ -99,9 +103,9 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     @routes.post("/")
     async def switch(request: Request) -> Response:
         form = await _form(request)
-        if form.get("action") in ("enable", "disable"):
-            await run_in_threadpool(tr.set_enabled, form["action"] == "enable")
-            looks.forget()
+        if form.get("action") == "enable":
+            await run_in_threadpool(tr.set_enabled, True)
+            forget()
         return _back("/")
 
     @routes.get("/stream-tables/{rest:path}")
@@ -120,8 +124,15 @@ def router(tr: Trickle, run: Run) -> APIRouter:
         form = await _form(request)
         work = _work(tr, run, name, form)
         if work is not None and await run_in_threadpool(tr.store.stream_table, name) is not None:
-            await requests.ask(str(name), form["action"], work)
-            looks.forget()
+
+            async def told() -> tuple[str, bool]:
+                try:
+                    return await work()
+                finally:
+                    forget()
+
+            await requests.ask(str(name), form["action"], told)
+            looks.forget()  # perhaps it runs on: that is shown, too
         return _back(f"{wording.path_of(str(name))}#asked")
 
     @routes.get("/sources")
@@ -130,7 +141,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
 
     @routes.get("/alerts")
     async def alerts(request: Request) -> Response:
-        limit = _number(request.query_params.get("limit"), 100, 1000)
+        limit = _number(request.query_params.get("limit"), 100, _MOST_ALERTS)
         return await shown(lambda: ("alerts.html", _alerts(tr, looks.now(), limit)))
 
     @routes.get("/events")
@@ -143,7 +154,7 @@ def router(tr: Trickle, run: Run) -> APIRouter:
     @routes.get("/static/{file}")
     async def asset(file: str, request: Request) -> Response:
         if file not in static:
-            return Response("There is no such file.\n", 404, HEADERS, "text/plain")
+            raise HTTPException(404, headers=HEADERS)
         body, tag = static[file]
         known = request.query_params.get("v") == tag
         caching = "public, max-age=31536000, immutable" if known else "no-cache"
@@ -245,47 +256,6 @@ async def _plan(tr: Trickle, run: Run, name: TableName) -> object:
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
-class _Looks:
-    """The overview, read from the catalog at most some times a second, by one thread."""
-
-    def __init__(self, tr: Trickle) -> None:
-        self._tr = tr
-        self._lock = threading.Lock()
-        self._found: Overview | None = None
-        self._findings: tuple[Finding, ...] = ()
-        self._at = self._findings_at = float("-inf")
-
-    def now(self) -> Overview:
-        with self._lock:
-            if time.monotonic() - self._findings_at > _FOUND_AGAIN:
-                self._findings = self._tr.health().findings
-                self._findings_at = time.monotonic()
-            if self._found is None or time.monotonic() - self._at > _SHOWN_AGAIN:
-                self._found = overview(_seen(self._tr, self._findings))
-                self._at = time.monotonic()
-            return self._found
-
-    def forget(self) -> None:
-        """Something was done whose effect must be seen."""
-        self._at = float("-inf")
-
-
-def _seen(tr: Trickle, findings: tuple[Finding, ...]) -> Seen:
-    store = tr.store
-    tables = store.stream_tables()
-    return Seen(
-        now=datetime.now(UTC),
-        tables=tables,
-        statuses=tr.status(),
-        recent=store.recent([t.id for t in tables], _BARS),
-        failed_at=store.last_failures([t.id for t in tables if t.consecutive_errors]),
-        alerts=store.alert_counts(),
-        enabled=store.setting(ENABLED) != "false",
-        lease_expires_at=store.lease_expires_at(LEASE),
-        findings=findings,
-    )
-
-
 def _lake(found: Overview, query: Mapping[str, str]) -> dict[str, Any]:
     word, state = query.get("q", "").strip(), query.get("state", "")
     rows = [
@@ -310,7 +280,7 @@ def _lake(found: Overview, query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _stream_table(tr: Trickle, looks: _Looks, name: TableName, query: Mapping[str, str]) -> dict[str, Any]:
+def _stream_table(tr: Trickle, looks: Looks, name: TableName, query: Mapping[str, str]) -> dict[str, Any]:
     row = looks.now().find(str(name))
     if row is None:
         looks.forget()
@@ -360,12 +330,13 @@ def _sources(tr: Trickle) -> dict[str, Any]:
 
 
 def _alerts(tr: Trickle, found: Overview, limit: int) -> dict[str, Any]:
-    alerts = tr.store.alerts(limit)
+    open_ = tr.store.alerts(None, open_only=True)  # all of them, however many came later
+    over = [a for a in tr.store.alerts(limit + len(open_) + 1) if a.state != "open"]
     return {
         "title": "Alerts",
-        "alerts": sorted(alerts, key=lambda a: a.state != "open"),  # those that are over come last
+        "alerts": [*open_, *over[:limit]],
         "known": {r.name for r in found.rows},
-        "limit": limit,
+        "more": len(over) > limit and limit < _MOST_ALERTS,
         "remedies": {name: kind.remedy.replace("`", "") for name, kind in KINDS.items()},
     }
 
@@ -386,7 +357,7 @@ def _static() -> dict[str, tuple[bytes, str]]:
 class _Pages:
     """Templates, compiled once."""
 
-    def __init__(self, static: Mapping[str, tuple[bytes, str]], **always: str) -> None:
+    def __init__(self, static: Mapping[str, tuple[bytes, str]], **always: object) -> None:
         # Always escaped: unlike `select_autoescape`, it does not depend on what a file is called.
         self._templates = Environment(
             loader=PackageLoader("spark_trickle.web"),

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from spark_trickle.errors import CODES, Kind, TrickleError
+from spark_trickle.errors import CODES, ErrorCode, Kind, TrickleError
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,9 @@ _SAYS = {
     400: "The request cannot be read.",
     404: "There is nothing at this path.",
     405: "This path does not take this method.",
+    408: "The request did not come whole in time.",
     413: "The request is too large.",
+    503: "The service is stopping.",
 }
 
 
@@ -95,5 +97,6 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> ProblemResponse:
         says = _SAYS.get(error.status_code, str(error.detail))
-        message = f"{request.method} {request.url.path[:200]}: {says}"
-        return respond(TrickleError("INVALID_REQUEST", message), error.status_code, error.headers)
+        message = f"{request.method} {request.scope['path'][:200]}: {says}"
+        code: ErrorCode = "SERVICE_BUSY" if error.status_code == 503 else "INVALID_REQUEST"
+        return respond(TrickleError(code, message), error.status_code, error.headers)

@@ -2,6 +2,7 @@
 
 - `Host` must be an address, `localhost` or a configured name: a foreign web page can give its own name to our address
   (DNS rebinding), but cannot change what the browser then sends as `Host`.
+- Which path is asked for is read from `scope["path"]`, never from a URL: Starlette before 1.0.1 made that of `Host`.
 - What another web page makes a browser send is refused, by `Origin` and `Sec-Fetch-Site`.
 - With a token: a request carries it as `Authorization: Bearer …`, or the cookie of a session that a login form began.
   The cookie is not the token, and is gone when the service ends.
@@ -15,9 +16,11 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+import re
 import secrets
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from html import escape
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -36,9 +39,13 @@ from spark_trickle.web.rest_catalog import error_body
 _log = logging.getLogger(__name__)
 
 LONGEST_BODY = 1024 * 1024  # bytes
+LONGEST_STATEMENT = 256 * 1024  # of /sql: a parser takes much longer than a reader
+BODY_SECONDS = 30.0  # until the body of a request must be whole
 OPEN = ("/healthz", "/readyz")
 LOGIN = "/login"
+_LIMITS = {LOGIN: 4096, "/api/v1/sql": LONGEST_STATEMENT}  # who logs in has shown no token yet
 _ICEBERG = "/iceberg"  # has errors of its own form, and bodies that nobody keeps
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9a-z._-]+))(?::[0-9]{1,5})?")
 _DRAINED = 8 * LONGEST_BODY  # of a body that is refused: who sends less gets to read the answer
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _SESSION_SECONDS = 12 * 3600
@@ -107,10 +114,11 @@ class Guard:
                 await self._app(scope, receive, send)
             return
         request = Request(scope)
-        body = _Body(receive, self._ending, None if request.url.path.startswith(_ICEBERG) else LONGEST_BODY)
+        body = _Body(receive, self._ending, _longest(scope["path"]))
         refusal = None if scope["path"] in OPEN else self._refusal(request)
         if refusal is not None:
-            await body.drain()
+            with suppress(HTTPException):  # it is refused anyhow
+                await body.drain()
             await refusal(scope, receive, _Answer(send))
             return
         if scope["path"].startswith("/api/"):
@@ -121,7 +129,7 @@ class Guard:
         except ClientDisconnect:  # while it sent a body: nobody reads the answer
             return
         except Exception:
-            _log.exception("%s %s failed", request.method, request.url.path[:200])
+            _log.exception("%s %s failed", request.method, scope["path"][:200])
             if answer.is_begun:
                 raise  # the connection is closed: the client sees that it is not whole
             await respond(TrickleError("INTERNAL", "The service failed; its log says why."))(scope, receive, answer)
@@ -129,33 +137,34 @@ class Guard:
             await answer({"type": "http.response.body"})
 
     def _refusal(self, request: Request) -> Response | None:
-        headers = request.headers
+        headers, path = request.headers, request.scope["path"]
         if not self._is_our_name(headers.get("host", "")):
             hint = "Ask by IP address or localhost, or add the name to the setting service_names."
             return _refuse(request, 421, TrickleError("INVALID_REQUEST", "The Host header is not ours.", hint=hint))
         if _is_foreign(request):
             error = TrickleError("INVALID_REQUEST", "Another web page sent this request.", hint="Send it from ours.")
             return _refuse(request, 403, error)
-        length = headers.get("content-length", "")
-        if not request.url.path.startswith(_ICEBERG) and length.isdecimal() and int(length) > LONGEST_BODY:
-            return _refuse(request, 413, TrickleError("INVALID_REQUEST", _too_large(), hint="Send less."))
-        if self._sessions is None or request.url.path == LOGIN or self._may(request, self._sessions):
+        length, longest = headers.get("content-length", ""), _longest(path)
+        if longest is not None and length.isdecimal() and (len(length) > 18 or int(length) > longest):
+            too_large = TrickleError("INVALID_REQUEST", f"The request has over {longest:,} bytes.", hint="Send less.")
+            return _refuse(request, 413, too_large)
+        if self._sessions is None or path == LOGIN or self._may(request, self._sessions):
             return None
         if request.method == "GET" and "text/html" in headers.get("accept", ""):
-            there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            there = b"?".join(filter(None, (request.scope["raw_path"], request.scope["query_string"])))
             return RedirectResponse(f"{LOGIN}?next={quote(there, safe='/')}", 303)
         given = "it is not this one" if "authorization" in headers else "there is none"
         return _refuse(request, 401, TrickleError("UNAUTHORIZED", f"The service wants a token, and {given}."))
 
     def _is_our_name(self, host: str) -> bool:
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
+        found = _HOST.fullmatch(host.lower())
+        if found is None:
             return False
+        address, name = found.groups()
         if name == "localhost" or name in self._names:
             return True
         try:
-            ipaddress.ip_address(name)
+            ipaddress.ip_address(address or name)
         except ValueError:
             return False
         return True
@@ -184,19 +193,20 @@ def _is_foreign(request: Request) -> bool:
 
 def _refuse(request: Request, status: int, error: TrickleError) -> Response:
     given = {"WWW-Authenticate": 'Bearer realm="trickle"'} if status == 401 else {}
-    if request.url.path.startswith(_ICEBERG):
+    if request.scope["path"].startswith(_ICEBERG):
         type_ = {401: "NotAuthorizedException", 403: "ForbiddenException"}.get(status, "BadRequestException")
         body = error_body(status, type_, f"{error.message} {error.hint}")
         return Response(body, status, given, "application/json")
     return respond(error, status, given)
 
 
-def _too_large() -> str:
-    return f"The request has over {LONGEST_BODY:,} bytes."
+def _longest(path: str) -> int | None:
+    """The bytes that a body may have; None: nobody keeps it."""
+    return None if path.startswith(_ICEBERG) else _LIMITS.get(path, LONGEST_BODY)
 
 
 class _Body:
-    """A request's body up to a limit; after it, the end of the connection or of the service."""
+    """A request's body up to a limit, and for a limited time; after it, the end of the connection or of the service."""
 
     def __init__(self, receive: Receive, ending: asyncio.Event, limit: int | None) -> None:
         self._receive = receive
@@ -204,33 +214,39 @@ class _Body:
         self._limit = limit
         self._size = 0
         self._whole = False
+        self._until = time.monotonic() + BODY_SECONDS
 
     async def __call__(self) -> Message:
         if self._whole:
-            return await self._end()
-        message = await self._receive()
-        self._count(message)
+            return await self._next(None) or {"type": "http.disconnect"}
+        message = await self._part()
         if self._limit is not None and self._size > self._limit:
             await self.drain()
             raise HTTPException(413)
         return message
 
-    def _count(self, message: Message) -> None:
+    async def drain(self) -> None:
+        while not self._whole and self._size < _DRAINED:
+            await self._part()
+
+    async def _part(self) -> Message:
+        """A body that is never whole would keep a service that ends waiting, and its connection for ever."""
+        message = await self._next(max(0.0, self._until - time.monotonic()))
+        if message is None:
+            raise HTTPException(503 if self._ending.is_set() else 408, headers={"Connection": "close"})
         self._size += len(message.get("body", b""))
         self._whole = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
 
-    async def _end(self) -> Message:
+    async def _next(self, seconds: float | None) -> Message | None:
+        """What comes; None: nothing did in that time, or before the service ends."""
         waits = [asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._ending.wait())]
         try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            return waits[0].result() if waits[0] in done else {"type": "http.disconnect"}  # type: ignore[return-value]
+            done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            return waits[0].result() if waits[0] in done else None  # type: ignore[return-value]
         finally:
             for each in waits:
                 each.cancel()
-
-    async def drain(self) -> None:
-        while not self._whole and self._size < _DRAINED:
-            self._count(await self._receive())
 
 
 class _Answer:
@@ -271,7 +287,7 @@ def add_login(app: FastAPI, sessions: Sessions | None) -> None:
         if not sessions.is_token(given.get("token", [""])[0].strip()):
             return _form(there, wrong=True)
         answer = RedirectResponse(there, 303)
-        secure = request.url.scheme == "https"
+        secure = request.scope["scheme"] == "https"
         answer.set_cookie(sessions.cookie, sessions.begin(), httponly=True, samesite="strict", secure=secure)
         return answer
 

@@ -9,6 +9,9 @@ let shown = root.dataset.version;
 let wanted = shown;
 let busy = false;
 let events = null;
+let pause = 1; // seconds until it tries to connect again: twice as many each time, up to a minute
+let trying = false;
+let full = false; // as many windows listen as may: this one must be reloaded
 
 function age(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
@@ -92,17 +95,18 @@ async function update() {
     address.hash = "";
     const version = wanted;
     const answer = await fetch(address, { cache: "no-store", headers: { Accept: "text/html" } });
+    if (new URL(answer.url).pathname === "/login") throw new Error("log in again");
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
     const found = next.documentElement.dataset;
-    if (!found.version) throw new Error("another page"); // the token is not valid any more
+    if (!found.version) throw new Error("not connected"); // a proxy's page, say
     clock = Date.parse(found.now) - Date.now();
     shown = found.version;
     if (wanted === version) wanted = shown; // else another event came meanwhile
     const readable = answer.ok || answer.status === 404;
     say(readable, readable ? "live" : "the catalog does not answer");
     if (readable) take(next);
-  } catch {
-    say(false, "not connected");
+  } catch (error) {
+    say(false, error.message === "log in again" ? error.message : "not connected");
   }
   setTimeout(() => {
     busy = false;
@@ -118,6 +122,7 @@ function say(good, text) {
 function listen() {
   if (events && events.readyState !== EventSource.CLOSED) return;
   events = new EventSource("/events");
+  events.addEventListener("open", () => (pause = 1));
   events.addEventListener("version", (event) => {
     say(true, "live");
     wanted = event.data;
@@ -126,11 +131,36 @@ function listen() {
   events.onerror = () => say(false, "not connected");
 }
 
+// A browser gives up for good where it is refused, and does not say why: a fetch can.
+async function refused() {
+  const stop = new AbortController();
+  try {
+    const answer = await fetch("/events", { cache: "no-store", signal: stop.signal });
+    full = answer.status === 204;
+    if (full) say(false, "reload to see changes");
+    else if (answer.status === 401) say(false, "log in again");
+    else if (answer.ok && !document.hidden) listen();
+  } catch {
+    say(false, "not connected");
+  } finally {
+    stop.abort();
+    trying = false;
+  }
+}
+
+function again() {
+  if (trying || full || !events || events.readyState !== EventSource.CLOSED) return;
+  trying = true;
+  setTimeout(refused, 1000 * pause);
+  pause = Math.min(2 * pause, 60);
+}
+
 // A hidden page needs no connection: browsers allow only some to one server.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     if (events) events.close();
   } else {
+    full = false;
     listen();
     tick();
   }
@@ -140,7 +170,7 @@ window.addEventListener("pageshow", () => document.hidden || listen());
 setInterval(() => {
   if (document.hidden) return;
   tick();
-  if (events && events.readyState === EventSource.CLOSED) listen();
+  again();
 }, 1000);
 tick();
 if (!document.hidden) listen();
