@@ -242,3 +242,26 @@ def test_by_itself(tr: Trickle) -> None:
     assert {"s.rows", "s.groups"} <= set(done())
     assert max(done().values()) == 1
     assert {r.action for r in tr.refresh(["s.rows", "s.groups"])} == {Action.NO_DATA}
+
+
+def test_a_definition_that_names_a_tag_or_a_version(tr: Trickle) -> None:
+    """It knows by the pointer alone that something happened: a pass on the table below must not hide it."""
+    tr.sql("ALTER TABLE lake.s.groups CREATE TAG audited")
+    version = current(tr, "s.groups")
+    was = rows(tr.spark, "SELECT * FROM lake.s.groups")
+    tr.create_stream_table("s.audited", "SELECT * FROM s.groups VERSION AS OF 'audited'")
+    tr.create_stream_table("s.fixed", f"SELECT * FROM s.groups VERSION AS OF {version}")
+    work(tr, 3, ["s.groups"])
+    tr.refresh(["s.audited", "s.fixed"], upstream=False)
+    other_session(tr).sql("ALTER TABLE lake.s.groups REPLACE TAG audited AS OF VERSION " + str(current(tr, "s.groups")))
+    assert tr.maintain("s.groups")[0].bytes_rewritten
+    assert tr.refresh("s.audited", upstream=False).action is Action.FULL
+    assert rows(tr.spark, "SELECT * FROM lake.s.audited") == rows(tr.spark, "SELECT * FROM lake.s.groups") != was
+    other_session(tr).sql("ALTER TABLE lake.s.groups DROP TAG audited")
+    tr.drop_stream_table("s.audited")
+    for _ in range(2):
+        work(tr, 3, ["s.groups"])
+        tr.maintain("s.groups")
+    assert tr.refresh("s.fixed", upstream=False).action is Action.FULL  # its snapshot is there
+    assert rows(tr.spark, "SELECT * FROM lake.s.fixed") == was
+    tr.drop_stream_table("s.fixed")

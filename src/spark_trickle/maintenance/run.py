@@ -36,6 +36,7 @@ from spark_trickle.maintenance.decide import (
     superseded,
     to_expire,
 )
+from spark_trickle.maintenance.needed import named_versions
 from spark_trickle.model import Action, Pointer, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut, foreign
@@ -175,7 +176,7 @@ class Maintainer:
         """The snapshots of a table that nobody needs."""
         r = self.refresher
         frontiers = r.store.frontiers_at(table.name)
-        needed = {held.current, *held.referred}
+        needed = {held.current, *held.referred, *named_versions(r.lake, table.name, r.known().values())}
         for location in r.store.held_at(table.name).values():
             there = r.lake.facts(location).snapshot_id
             if there is not None:
@@ -233,6 +234,7 @@ class Maintainer:
             staging = Staging.onto(attempt, table.name, table.file_schema)
             before = staging.head
             assert before is not None
+            base = (before, looked.pointer.location)
             try:
                 if chosen:
                     with stages("rewrite"):
@@ -253,7 +255,7 @@ class Maintainer:
                     snapshots_expired=len(found.expire),
                     files_unneeded=len(garbage),
                 )
-                change = self._change(staging, table, before, garbage, result, stages, started, by)
+                change = self._change(staging, table, base, garbage, result, stages, started, by)
                 with stages("publish"):
                     publish(r.store, r.lake, [Member(table.name, lease, change, staging)], probe=r.probe)
             except BaseException as error:
@@ -266,7 +268,7 @@ class Maintainer:
         self,
         staging: Staging,
         table: StreamTable,
-        before: int,
+        before: tuple[int, str],
         garbage: Sequence[str],
         result: Upkeep,
         stages: Stages,
