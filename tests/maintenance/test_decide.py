@@ -48,6 +48,34 @@ def test_a_pass_is_bounded() -> None:
     assert len(need(huge, (), Rules(timedelta(), 1, 4 * REWRITTEN_BYTES, 4)).rewrite) == 2  # it goes on, anyway
 
 
+@pytest.mark.parametrize("target", [32 * MB, 128 * MB, 512 * MB, 10_000 * MB])
+@pytest.mark.parametrize("size", [200 * KB, 20 * MB, 90 * MB, 128 * MB, 300 * MB])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_passes_come_to_an_end(target: int, size: int, partitions: int) -> None:
+    """Whatever a table's own target is: each pass leaves fewer files than it took, and at last there is nothing to do."""
+    rules = RULES.of({"write.target-file-size-bytes": str(target)})
+    files = [file(f"f{n}", size, partition=str(n % partitions)) for n in range(16 * partitions)]
+    for n in range(100):
+        found = need(files, (), rules)
+        if not found:
+            return
+        gone = [f for f in files if f.path in set(found.rewrite)]
+        made: list[StoredFile] = []
+        for partition in {f.partition for f in gone}:
+            total = sum(f.size for f in gone if f.partition == partition)
+            pieces = max(1, round(found.pieces * total / sum(f.size for f in gone)))
+            made += [file(f"m{n}_{partition}_{k}", total // pieces, partition=partition) for k in range(pieces)]
+        assert len(made) < len(gone)
+        files = [f for f in files if f not in gone] + made
+    raise AssertionError("it goes on for ever")
+
+
+def test_a_file_is_not_copied_alone() -> None:
+    """The bound of a pass leaves one file of the second partition: it waits for its neighbours."""
+    files = [file(f"{p}{n}", 50 * MB, partition=p) for p in "ab" for n in range(4)]
+    assert len(need(files, (), RULES).rewrite) == 4
+
+
 def test_rows_are_written_again_a_few_times_in_all() -> None:
     """Ten thousand small files, one by one: each row is in a few merges, and there are never many files."""
     files: list[StoredFile] = []

@@ -63,8 +63,9 @@ class Need:
 
     rewrite: tuple[str, ...] = ()
     left: int = 0  # files that wait for the next pass: one pass is bounded
+    pieces: int = 1  # that their rows are to be written in
     expire: tuple[int, ...] = ()
-    reason: Reason | None = None
+    reason: Reason | None = None  # there is always one when there is something to do
 
     def __bool__(self) -> bool:
         return self.reason is not None
@@ -73,7 +74,7 @@ class Need:
 def need(files: Sequence[StoredFile], expire: tuple[int, ...], rules: Rules) -> Need:
     """`expire`: as `to_expire` gives."""
     chosen, why = to_rewrite(files, rules)
-    few = _bounded(chosen)
+    few = _bounded(chosen, rules.target_bytes)
     said = list(why)
     if len(few) < len(chosen):
         said.append(f"{len(chosen) - len(few)} of them in a later pass")
@@ -83,7 +84,9 @@ def need(files: Sequence[StoredFile], expire: tuple[int, ...], rules: Rules) -> 
         kept = "or" if rules.at_least else "and"
         said.append(f"{len(expire)} snapshots past the newest {rules.count} {kept} {shown(rules.age)}")
     reason = Reason("MAINTENANCE", "; ".join(said)) if said else None
-    return Need(tuple(f.path for f in few), len(chosen) - len(few), expire, reason)
+    # By the table's own target, as they were chosen: pieces of another size would be chosen again.
+    pieces = max(1, round(sum(f.size for f in few) / rules.target_bytes))
+    return Need(tuple(f.path for f in few), len(chosen) - len(few), pieces, expire, reason)
 
 
 def to_rewrite(files: Sequence[StoredFile], rules: Rules) -> tuple[list[StoredFile], list[str]]:
@@ -130,7 +133,7 @@ def tier_of(size: int, target: int) -> int | None:
     return tier
 
 
-def _bounded(chosen: Sequence[StoredFile]) -> list[StoredFile]:
+def _bounded(chosen: Sequence[StoredFile], target: int) -> list[StoredFile]:
     """As many as one pass takes, whole partitions first come; at least two."""
     found: list[StoredFile] = []
     total = 0
@@ -139,6 +142,11 @@ def _bounded(chosen: Sequence[StoredFile]) -> list[StoredFile]:
             break
         found.append(file)
         total += file.size
+    last = found[-1] if found else None
+    if last is not None and len(found) < len(chosen) and last.live == last.rows:
+        group = (last.partition, tier_of(last.size, target))
+        if sum((f.partition, tier_of(f.size, target)) == group for f in found) == 1:
+            found.pop()  # by itself it would only be copied
     return found
 
 

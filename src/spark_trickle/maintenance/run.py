@@ -230,7 +230,7 @@ class Maintainer:
         size = sum(f.size for f in chosen)
         with r.attempts.begin({table.name: looked.pointer}) as attempt:
             attempt.apply(r.pins(table))  # names may differ in case alone
-            attempt.tune(small=size <= r.settings.target_file_size)
+            attempt.tune(small=found.pieces == 1)
             staging = Staging.onto(attempt, table.name, table.file_schema)
             before = staging.head
             assert before is not None
@@ -238,7 +238,7 @@ class Maintainer:
             try:
                 if chosen:
                     with stages("rewrite"):
-                        staging.rewrite(chosen, max(1, round(size / r.settings.target_file_size)))
+                        staging.rewrite(chosen, found.pieces)
                 garbage: list[str] = []
                 if found.expire:
                     with stages("expire"):
