@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import select
 
 from spark_trickle.catalog import tables
-from spark_trickle.catalog.retention import DELETED, trim_history
+from spark_trickle.catalog.retention import DELETED, deleted_until, trim_history
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.model import Mode, StreamTable
 from spark_trickle.monitor.totals import Totals
@@ -74,3 +74,10 @@ def test_the_start_of_the_changes_is_known(store: CatalogStore) -> None:
     after = store.published_at(1, moment)
     assert before is not None
     assert after is not None
+    newest = NOW - timedelta(days=40) + timedelta(minutes=19)
+    assert after[1] < moment < newest  # what the history tells is wrong for it
+    assert deleted_until(store, 1) == newest
+    record(store, PAST_REFRESHES + 20, NOW - timedelta(days=35))
+    trim_history(store, NOW - KEEP)
+    assert deleted_until(store, 1) == newest + timedelta(minutes=1)
+    assert deleted_until(store, 2) is None
