@@ -6,6 +6,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ import pytest
 
 from spark_trickle import Action, Trickle, TrickleError, connect
 from spark_trickle.lake import jvm
+from spark_trickle.lake.history import snapshots_of
+from spark_trickle.maintenance import decide
 from spark_trickle.model import TableName
 from tests.conftest import QUICK
 from tests.engine.lakes import other_session, private_catalogs, rows, unreferenced
@@ -165,6 +168,31 @@ def test_readers_are_left_alone(tr: Trickle) -> None:
         found = list(Path(pointer(tr, name).removeprefix("file:")).parent.glob("*.metadata.json"))
         assert len(found) <= 3, (name, len(found))
     assert not tr.store.garbage()
+
+
+def test_a_consumer_that_is_filled_keeps_what_it_may_stand_at(tr: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cut is in memory, and it has no frontier yet: its lease tells since when it runs."""
+    monkeypatch.setattr(decide, "CLOCKS", timedelta())
+    tr.create_stream_table("s.late", "SELECT kind, n FROM s.groups", initialize=False)
+    lease = f"stream_table:{tr.store.find(TableName.of('s.late')).id}"
+    tr.refresh("s.over")
+    with tr.refresher.heartbeat.holding([lease], 0):
+        at = current(tr, "s.groups")
+        for _ in range(2):
+            work(tr, 4, ["s.groups", "s.over"])
+            tr.maintain("s.groups")
+        assert at in snapshots(tr, "s.groups")
+    work(tr, 4, ["s.groups", "s.over"])
+    tr.maintain("s.groups")
+    assert at not in snapshots(tr, "s.groups")
+    tr.drop_stream_table("s.late")
+
+
+def test_when_a_snapshot_was_replaced(tr: Trickle) -> None:
+    work(tr, 2, ["s.groups"])
+    found = {s.id: s for s in snapshots_of(tr.refresher.lake, pointer(tr, "s.groups")).snapshots}
+    line = [s for s in found.values() if s.is_current]
+    assert [s.until for s in line] == [*(s.at for s in line[1:]), None]
 
 
 def test_a_scan_of_before_has_its_grace(tr: Trickle) -> None:

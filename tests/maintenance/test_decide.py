@@ -97,14 +97,15 @@ def test_rows_are_written_again_a_few_times_in_all() -> None:
 
 
 def line(count: int, every: timedelta = timedelta(minutes=1)) -> list[SnapshotFacts]:
-    return [SnapshotFacts(n, NOW - (count - n) * every, is_current=True) for n in range(1, count + 1)]
+    made = [NOW - (count - n) * every for n in range(1, count + 2)]
+    return [SnapshotFacts(n, made[n - 1], True, made[n] if n < count else None) for n in range(1, count + 1)]
 
 
 @pytest.mark.parametrize(
     ("snapshots", "needed", "frontiers", "kept"),
     [
         (line(20), {20}, [], range(11, 21)),
-        (line(20, timedelta(hours=6)), {20}, [], range(17, 21)),  # a day is over before ten snapshots are
+        (line(20, timedelta(hours=6)), {20}, [], range(16, 21)),  # a day is over before ten snapshots are
         (line(20), {20, 3}, [], [3, *range(11, 21)]),
         (line(20), {20}, [4], range(4, 21)),  # a consumer goes step by step
         (line(20), {20}, [4, 18], range(4, 21)),
@@ -118,6 +119,24 @@ def test_which_snapshots(
 ) -> None:
     gone = to_expire(snapshots, needed, frontiers, RULES, NOW)
     assert [s.id for s in snapshots if s.id not in gone] == list(kept)
+
+
+def test_age_counts_from_when_a_snapshot_was_replaced() -> None:
+    """Eight days old, and what the table was until a minute ago."""
+    rules = Rules(timedelta(days=7), 100, 128_000_000, 4)
+    week = [SnapshotFacts(1, NOW - timedelta(days=8), True, NOW - timedelta(minutes=1)), SnapshotFacts(2, NOW, True)]
+    assert to_expire(week, {2}, [], rules, NOW) == ()
+    assert to_expire(week, {2}, [], rules, NOW + timedelta(days=7)) == (1,)
+    at_least = rules.of({"history.expire.max-snapshot-age-ms": str(2 * 60_000)})
+    assert to_expire(week, {2}, [], at_least, NOW) == ()
+
+
+def test_what_a_refresh_under_way_may_stand_at_stays() -> None:
+    """Its cut is in memory only. It took the lease before the cut: that tells which snapshot was current."""
+    snapshots = line(60)
+    begun = NOW - timedelta(minutes=40, seconds=30)  # 19 is current, 20 comes in half a minute
+    gone = to_expire(snapshots, {60}, [], RULES, NOW, [begun])
+    assert [s.id for s in snapshots if s.id not in gone] == [18, 19, 20, *range(51, 61)]
 
 
 def test_a_consumer_far_behind_holds_one_snapshot() -> None:
@@ -156,5 +175,5 @@ def test_properties_of_the_table_go_first() -> None:
     kept = RULES.of({"history.expire.min-snapshots-to-keep": "15"})
     assert len(to_expire(line(20), {20}, [], kept, NOW)) == 5
     young = RULES.of({"history.expire.max-snapshot-age-ms": str(17 * 60_000)})
-    assert len(to_expire(line(20), {20}, [], young, NOW)) == 3
+    assert len(to_expire(line(20), {20}, [], young, NOW)) == 2
     assert RULES.of({"history.expire.max-snapshot-age-ms": "soon"}) == RULES

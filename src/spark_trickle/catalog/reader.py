@@ -368,6 +368,16 @@ class CatalogReader(HistoryReader):
         found = self._rows(select(tables.leases.c.expires_at).where(held))
         return found[0]["expires_at"] if found else None
 
+    def leased_at(self, names: Collection[str], now: datetime) -> tuple[datetime, ...]:
+        """Since when those of these leases are held that have not expired."""
+        found: list[datetime] = []
+        held = and_(tables.leases.c.owner_id.is_not(None), tables.leases.c.expires_at > now)
+        ordered = sorted(names)
+        for start in range(0, len(ordered), LISTED_NAMES):
+            listed = tables.leases.c.name.in_(ordered[start : start + LISTED_NAMES])
+            found += [row["acquired_at"] for row in self._rows(select(tables.leases.c.acquired_at).where(held, listed))]
+        return tuple(found)
+
     def garbage(self, due: datetime | None = None, limit: int = 1000) -> tuple[Garbage, ...]:
         """The oldest first; with `due`, only what may be deleted at that time."""
         g = tables.garbage

@@ -23,6 +23,10 @@ MAX_AGE, MIN_SNAPSHOTS = "history.expire.max-snapshot-age-ms", "history.expire.m
 TARGET_SIZE, GC = "write.target-file-size-bytes", "gc.enabled"
 
 
+# How much later than a lease the cut may be that its refresh takes, and what clocks may differ by.
+CLOCKS = timedelta(minutes=1)
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`age` and `count` both bound the snapshots that are kept; with `at_least`, one of the two is enough to stay."""
@@ -156,12 +160,16 @@ def to_expire(
     frontiers: Collection[int],
     rules: Rules,
     now: datetime,
+    cuts: Collection[datetime] = (),
 ) -> tuple[int, ...]:
     """The snapshots that nobody needs. `snapshots` in the order they were made.
 
     `needed` are never expired: the current one, those of tags and branches, those at which a cut, a reader or a refresh
     stands. Of consumers, `frontiers` are kept, and what came after them, so that they can read step by step what
-    changed; one that is further behind than the change log reaches compares two snapshots.
+    changed; one that is further behind than the change log reaches compares two snapshots. About `cuts` refreshes of
+    consumers have begun that may publish what was current then as their frontier.
+
+    A snapshot grows old from the moment another one took its place: what a table was a week ago may be older.
     """
     if not rules.expires:
         return ()
@@ -172,8 +180,10 @@ def to_expire(
     gone = []
     for snapshot in snapshots:
         place = places.get(snapshot.id, rules.count)
-        young, near = now - snapshot.at < rules.age, place < rules.count
+        until = snapshot.until or snapshot.at
+        young, near = now - until < rules.age, place < rules.count
         stays = (young or near) if rules.at_least else (young and near)
+        stays = stays or any(snapshot.at - CLOCKS <= cut <= until + CLOCKS for cut in cuts)
         if stays or place <= reach or snapshot.id in needed or snapshot.id in frontiers:
             continue
         gone.append(snapshot.id)

@@ -12,6 +12,10 @@ from spark_trickle.model import InputKind, Pointer, StreamTable, TableName
 _NUMBER = re.compile(r"\d{6,}")
 
 
+def reads(table: StreamTable, name: TableName) -> bool:
+    return any(d.input == name for d in table.reads)
+
+
 def named_versions(lake: Lake, name: TableName, tables: Iterable[StreamTable]) -> set[int]:
     """The snapshots that definitions over a table may name: `VERSION AS OF 123`, in a view, too.
 
@@ -19,7 +23,7 @@ def named_versions(lake: Lake, name: TableName, tables: Iterable[StreamTable]) -
     """
     found: set[int] = set()
     for table in tables:
-        if table.incremental or all(d.input != name for d in table.reads):
+        if table.incremental or not reads(table, name):
             continue
         texts = [table.definition]
         for view in (d for d in table.reads if d.kind is InputKind.VIEW and d.pointer):

@@ -36,7 +36,7 @@ from spark_trickle.maintenance.decide import (
     superseded,
     to_expire,
 )
-from spark_trickle.maintenance.needed import named_versions
+from spark_trickle.maintenance.needed import named_versions, reads
 from spark_trickle.model import Action, Pointer, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut, foreign
@@ -174,14 +174,16 @@ class Maintainer:
 
     def _expirable(self, table: StreamTable, held: Snapshots, rules: Rules, now: datetime) -> tuple[int, ...]:
         """The snapshots of a table that nobody needs."""
-        r = self.refresher
-        frontiers = r.store.frontiers_at(table.name)
-        needed = {held.current, *held.referred, *named_versions(r.lake, table.name, r.known().values())}
+        r, known = self.refresher, self.refresher.known().values()
+        # In this order: a refresh that ends meanwhile is in what comes after.
+        cuts = r.store.leased_at([f"stream_table:{t.id}" for t in known if reads(t, table.name)], now)
+        needed = {held.current, *held.referred, *named_versions(r.lake, table.name, known)}
         for location in r.store.held_at(table.name).values():
             there = r.lake.facts(location).snapshot_id
             if there is not None:
                 needed.add(there)
-        return to_expire(held.snapshots, needed, frontiers, rules, now)
+        frontiers = r.store.frontiers_at(table.name)
+        return to_expire(held.snapshots, needed, frontiers, rules, now, cuts)
 
     # -- doing -----------------------------------------------------------------------------------------------------
 
