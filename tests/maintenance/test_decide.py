@@ -173,7 +173,11 @@ def test_properties_of_the_table_go_first() -> None:
     assert RULES.of({"write.target-file-size-bytes": "5000000"}).target_bytes == 5_000_000
     assert to_expire(line(20), {20}, [], RULES.of({"gc.enabled": "false"}), NOW) == ()
     kept = RULES.of({"history.expire.min-snapshots-to-keep": "15"})
-    assert len(to_expire(line(20), {20}, [], kept, NOW)) == 5
+    assert to_expire(line(20), {20}, [], kept, NOW) == ()  # an age was not given: it is five days, as in Iceberg
+    assert len(to_expire(line(200, timedelta(hours=6)), {200}, [], kept, NOW)) == 200 - 5 * 4 - 1
+    assert RULES.of({"history.expire.min-snapshots-to-keep": "15"}).count == 15
+    longer = Rules(timedelta(days=7), 10, 1, 4).of({"history.expire.min-snapshots-to-keep": "15"})
+    assert longer.age == timedelta(days=7)
     young = RULES.of({"history.expire.max-snapshot-age-ms": str(17 * 60_000)})
     assert len(to_expire(line(20), {20}, [], young, NOW)) == 2
     assert RULES.of({"history.expire.max-snapshot-age-ms": "soon"}) == RULES

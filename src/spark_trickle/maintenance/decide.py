@@ -20,6 +20,7 @@ from spark_trickle.thresholds import (
 
 # Iceberg's own properties: what they say of a table goes before the lake's settings.
 MAX_AGE, MIN_SNAPSHOTS = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
+_FIVE_DAYS = timedelta(days=5)
 TARGET_SIZE, GC = "write.target-file-size-bytes", "gc.enabled"
 
 
@@ -43,7 +44,8 @@ class Rules:
         age, count = _number(properties.get(MAX_AGE)), _number(properties.get(MIN_SNAPSHOTS))
         found = self
         if age is not None or count is not None:
-            kept = timedelta(milliseconds=min(age or 0, 10**14))
+            # Without an age Iceberg takes five days.
+            kept = max(self.age, _FIVE_DAYS) if age is None else timedelta(milliseconds=min(age, 10**14))
             found = replace(found, age=kept, count=max(1, count or 1), at_least=True)
         target = _number(properties.get(TARGET_SIZE))
         expires = properties.get(GC, "true").lower() != "false"
