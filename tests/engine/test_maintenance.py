@@ -15,6 +15,7 @@ import pytest
 from spark_trickle import Action, Trickle, TrickleError, connect
 from spark_trickle.lake import jvm
 from spark_trickle.lake.history import snapshots_of
+from spark_trickle.lake.protect import FOREVER
 from spark_trickle.maintenance import decide
 from spark_trickle.model import TableName
 from tests.conftest import QUICK
@@ -293,3 +294,19 @@ def test_a_definition_that_names_a_tag_or_a_version(tr: Trickle) -> None:
     assert tr.refresh("s.fixed", upstream=False).action is Action.FULL  # its snapshot is there
     assert rows(tr.spark, "SELECT * FROM lake.s.fixed") == was
     tr.drop_stream_table("s.fixed")
+
+
+def test_a_branch_with_a_retention_of_its_own(tr: Trickle) -> None:
+    """Iceberg would expire by it whatever it is told: the snapshot of a cut, say."""
+    table = tr.refresher.lake.load(TableName.of("s.groups"))
+    table.manageSnapshots().setMaxSnapshotAgeMs("main", 1).commit()
+    for _ in range(2):
+        work(tr, 4, ["s.groups", "s.over"])
+        before = snapshots(tr, "s.groups")
+        (done,) = tr.maintain("s.groups")
+        assert 0 < done.snapshots_expired == len(before) + 1 - len(snapshots(tr, "s.groups"))
+        assert len(snapshots(tr, "s.groups")) >= 3
+    ref = tr.refresher.lake.metadata(pointer(tr, "s.groups")).ref("main")
+    assert ref.maxSnapshotAgeMs() == 1
+    table.refresh()
+    table.manageSnapshots().setMaxSnapshotAgeMs("main", FOREVER).commit()

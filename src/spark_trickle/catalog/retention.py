@@ -60,7 +60,9 @@ def _note_newest(tx: Transaction, ids: Sequence[int], living: Container[int]) ->
     """Between it and the next content that is kept, nobody can tell any more what a table was at a time."""
     h, s = tables.refresh_history, tables.settings
     content = and_(h.c.id.in_(ids), h.c.action.in_(WROTE), h.c.state == "COMPLETED", h.c.stream_table_id.is_not(None))
-    latest = select(h.c.stream_table_id, func.max(h.c.ended_at).label("at")).where(content).group_by(h.c.stream_table_id)
+    latest = (
+        select(h.c.stream_table_id, func.max(h.c.ended_at).label("at")).where(content).group_by(h.c.stream_table_id)
+    )
     newest = _newest(tx.connection.execute(select(s.c.value).where(s.c.key == NEWEST)).scalar())
     for row in tx.connection.execute(latest).mappings():
         id_, at = int(row["stream_table_id"]), row["at"]

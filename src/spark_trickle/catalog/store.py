@@ -185,9 +185,7 @@ class Transaction(PointerWriter):
         where = and_(d.c.input_namespace == input.namespace, d.c.input_name == input.name, d.c.pointer == old)
         self.connection.execute(update(d).where(where).values(pointer=new))
 
-    def follow_upkeep(
-        self, input: TableName, uuid: str | None, old: tuple[int, str], new: tuple[int, str]
-    ) -> None:
+    def follow_upkeep(self, input: TableName, uuid: str | None, old: tuple[int, str], new: tuple[int, str]) -> None:
         """Frontiers at one snapshot and pointer of a stream table move to others that have the same rows.
 
         Not those of definitions that we have no tree of: they may read a tag, a version or the files themselves, and
@@ -196,7 +194,9 @@ class Transaction(PointerWriter):
         d, s = tables.dependencies, tables.stream_tables
         named = and_(d.c.input_namespace == input.namespace, d.c.input_name == input.name)
         there = and_(named, d.c.table_uuid == uuid, d.c.snapshot_id == old[0], d.c.pointer == old[1])
-        with_tree = d.c.stream_table_id.in_(select(s.c.id).where(s.c.incremental == literal(True, s.c.incremental.type)))
+        with_tree = d.c.stream_table_id.in_(
+            select(s.c.id).where(s.c.incremental == literal(True, s.c.incremental.type))
+        )
         moved = update(d).where(there, with_tree)
         self.connection.execute(moved.values(snapshot_id=new[0], pointer=new[1]))
 
