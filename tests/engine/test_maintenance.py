@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import delete, update
 
 from spark_trickle import Action, Trickle, TrickleError, connect
+from spark_trickle.catalog.tables import leases
 from spark_trickle.lake import jvm
 from spark_trickle.lake.history import snapshots_of
 from spark_trickle.lake.protect import FOREVER
@@ -310,3 +312,27 @@ def test_a_branch_with_a_retention_of_its_own(tr: Trickle) -> None:
     assert ref.maxSnapshotAgeMs() == 1
     table.refresh()
     table.manageSnapshots().setMaxSnapshotAgeMs("main", FOREVER).commit()
+
+
+@pytest.mark.parametrize("paused", ["lease", "pointer", None])
+def test_a_pass_that_was_paused_deletes_no_metadata(tr: Trickle, paused: str | None) -> None:
+    """Somebody took the lease, or the table is at another file, when it wakes up after its publish."""
+    work(tr, 3, ["s.groups"])
+    lease = f"stream_table:{tr.store.find(TableName.of('s.groups')).id}"
+
+    def probe(point: str) -> None:
+        if point == "after commit" and paused == "lease":
+            with tr.store.write() as tx:
+                tx.connection.execute(update(leases).where(leases.c.name == lease).values(token=leases.c.token + 1))
+        elif point == "after commit" and paused == "pointer":
+            other_session(tr).sql("ALTER TABLE lake.s.groups SET TBLPROPERTIES ('mine' = 'x')")
+
+    tr.refresher.probe = probe
+    try:
+        (done,) = tr.maintain("s.groups")
+    finally:
+        tr.refresher.probe = None
+        with tr.store.write() as tx:
+            tx.connection.execute(delete(leases).where(leases.c.name == lease))
+    assert done.done
+    assert (done.metadata_deleted == 0) == (paused is not None)

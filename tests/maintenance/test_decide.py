@@ -52,7 +52,7 @@ def test_a_pass_is_bounded() -> None:
 @pytest.mark.parametrize("size", [200 * KB, 20 * MB, 90 * MB, 128 * MB, 300 * MB])
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_passes_come_to_an_end(target: int, size: int, partitions: int) -> None:
-    """Whatever a table's own target is: each pass leaves fewer files than it took, and at last nothing is to be done."""
+    """Whatever a table's own target is: each pass leaves fewer files than it took, and one is the last."""
     rules = RULES.of({"write.target-file-size-bytes": str(target)})
     files = [file(f"f{n}", size, partition=str(n % partitions)) for n in range(16 * partitions)]
     for n in range(100):

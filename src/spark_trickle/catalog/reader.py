@@ -283,9 +283,9 @@ class CatalogReader(HistoryReader):
         return tuple(str(row["catalog_name"]) for row in self._rows(statement.order_by(p.c.catalog_name)))
 
     def held_at(self, name: TableName) -> dict[str, str]:
-        """Where the private catalogs and cuts have a table of this name, by catalog."""
+        """Where the lake, the private catalogs and the cuts have a table of this name, by catalog."""
         p = tables.iceberg_tables
-        here = and_(p.c.table_namespace == name.namespace, p.c.table_name == name.name, p.c.catalog_name != LAKE)
+        here = and_(p.c.table_namespace == name.namespace, p.c.table_name == name.name)
         found = self._rows(select(p.c.catalog_name, p.c.metadata_location).where(here))
         return {row["catalog_name"]: row["metadata_location"] for row in found if row["metadata_location"]}
 

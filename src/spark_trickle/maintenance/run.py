@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from spark_trickle.catalog.changes import UpkeepChange
 from spark_trickle.catalog.connection import OutcomeUnknown
 from spark_trickle.catalog.frontier import location_of
-from spark_trickle.catalog.leases import Lease
+from spark_trickle.catalog.leases import Lease, is_held
 from spark_trickle.catalog.reader import unknown
 from spark_trickle.catalog.retention import trim_history
 from spark_trickle.errors import TrickleError
@@ -37,7 +37,7 @@ from spark_trickle.maintenance.decide import (
     to_expire,
 )
 from spark_trickle.maintenance.needed import named_versions, reads
-from spark_trickle.model import Action, Pointer, StreamTable, TableName
+from spark_trickle.model import LAKE, Action, Pointer, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut, foreign
 from spark_trickle.refresh.stages import Stages
@@ -224,7 +224,7 @@ class Maintainer:
             looked = self._look(table, started)
         found = looked.need
         if found.reason is None:
-            deleted = self._delete_metadata(table, looked.pointer.location)
+            deleted = self._delete_metadata(table, lease, looked.pointer.location)
             said = _NOTHING if not deleted else "old metadata files"
             return Upkeep(str(table.name), bool(deleted), said, looked.files, metadata_deleted=deleted)
         by_path = {f.path: f for f in looked.states}
@@ -263,7 +263,7 @@ class Maintainer:
             except BaseException as error:
                 self._discard(staging, error)
                 raise
-        deleted = self._delete_metadata(table, staging.location)
+        deleted = self._delete_metadata(table, lease, staging.location)
         return replace(result, metadata_deleted=deleted, seconds=round(stages.total, 4))
 
     def _change(
@@ -312,15 +312,18 @@ class Maintainer:
         except Exception as second:
             _log.warning("files of failed maintenance of %s stay behind: %s", staging.name, why(second))
 
-    def _delete_metadata(self, table: StreamTable, location: str) -> int:
+    def _delete_metadata(self, table: StreamTable, lease: Lease, location: str) -> int:
         """Metadata files that were replaced some time ago, and at which no cut and no attempt stands.
 
-        Under the lease of the table: nobody else makes one of them the current one.
+        Under the lease of the table: nobody else makes one of them the current one. A pass that was paused for long has
+        lost it, perhaps, and the table is at a file that it does not know.
         """
         r = self.refresher
-        held = {location, *r.store.held_at(table.name).values()}
-        names = {place.rpartition("/")[2] for place in held}  # a listing may spell the folder in another way
         listed = metadata_files(r.lake, location)
+        held = r.store.held_at(table.name)
+        if held.get(LAKE) != location or not is_held(r.store, lease):
+            return 0
+        names = {place.rpartition("/")[2] for place in held.values()}  # a listing may spell the folder in another way
         by_name = {path.rpartition("/")[2]: path for path, _ in listed}
         limit = datetime.now(UTC) - self._grace
         old = superseded([(path.rpartition("/")[2], at) for path, at in listed], names, limit)
