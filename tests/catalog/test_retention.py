@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from sqlalchemy import select
 
 from spark_trickle.catalog import tables
 from spark_trickle.catalog.retention import DELETED, deleted_until, trim_history
 from spark_trickle.catalog.store import CatalogStore
-from spark_trickle.model import Mode, StreamTable
+from spark_trickle.model import Action, Mode, StreamTable
 from spark_trickle.monitor.totals import Totals
+from spark_trickle.refresh.decide import Change, Past, decide_by_cost
+from spark_trickle.results import HistoryEntry
 from spark_trickle.thresholds import DURATIONS, PAST_REFRESHES
 from tests.catalog.records import REVENUE
 from tests.catalog.test_totals import record
@@ -53,6 +56,55 @@ def test_old_history_goes_and_is_still_counted(store: CatalogStore) -> None:
     assert trim_history(store, NOW - timedelta(hours=2)) == 1
     for totals in (watching, late, Totals(store, DURATIONS)):
         assert refreshes(totals) == (count + 2, 0.25 * (count + 1) + 7, (count + 2) * 2**40)
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_auto_remembers_what_differential_took(store: CatalogStore, trimmed: bool) -> None:
+    """Simulated: DIFFERENTIAL takes 30 times as long as FULL. Far more refreshes than are looked at pass in between."""
+    made(store)
+    seconds = {Action.FULL: 1.0, Action.DIFFERENTIAL: 30.0, Action.REINITIALIZE: 1.0}
+    done: list[Action] = []
+
+    def refresh(action: Action, code: str) -> None:
+        done.append(action)
+        at = NOW - timedelta(days=60) + timedelta(minutes=len(done))
+        entry = HistoryEntry(
+            refresh_id=str(len(done)),
+            name=str(REVENUE),
+            state="COMPLETED",
+            action=action,
+            reason=f"{code}: why",
+            initiated_by="manual",
+            started_at=at,
+            ended_at=at,
+            seconds=seconds[action],
+            rows_inserted=0,
+            rows_updated=0,
+            rows_deleted=0,
+            rows_changed={"s.orders": 100},
+            stages={},
+            error_code=None,
+            error=None,
+        )
+        with store.write() as tx:
+            tx.add_refresh(entry, 1)
+
+    refresh(Action.FULL, "INITIAL")
+    for _ in range(2):
+        refresh(Action.DIFFERENTIAL, "CHANGE_RATIO")
+    for n in range(800):
+        past = Past.of(store.costs(1, PAST_REFRESHES))
+        decision = decide_by_cost([Change("s.orders", 100, 10_000)], past, 0.15)
+        refresh(decision.action, decision.reason.code)
+        if trimmed and n % 150 == 0:
+            trim_history(store, NOW - KEEP)
+    tried = done[3:].count(Action.DIFFERENTIAL)
+    assert tried == (0 if trimmed else 1)  # FULL for 580 s allow a trial of 29 s more; what was deleted is not counted
+    refresh(Action.REINITIALIZE, "ALTERED")
+    for _ in range(PAST_REFRESHES + 1):
+        refresh(Action.FULL, "REQUESTED")
+    trim_history(store, NOW - KEEP)
+    assert Past.of(store.costs(1, PAST_REFRESHES)).differential == ()  # it was another query
 
 
 def test_history_of_a_dropped_table_goes_as_a_whole(store: CatalogStore) -> None:

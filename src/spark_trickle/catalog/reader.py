@@ -17,6 +17,7 @@ from spark_trickle.catalog.rows import Alert, Cost, Garbage, LogEntry, NamedCut,
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     LAKE,
+    Action,
     Dependency,
     LakeFunction,
     Lineage,
@@ -26,7 +27,7 @@ from spark_trickle.model import (
     TableName,
 )
 from spark_trickle.results import HistoryEntry
-from spark_trickle.thresholds import LISTED_NAMES
+from spark_trickle.thresholds import LISTED_NAMES, SLOW_REFRESHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +176,28 @@ class CatalogReader(HistoryReader):
         return Check(next(iter(_stream_tables(found))), pointers)
 
     def costs(self, stream_table_id: int, limit: int) -> tuple[Cost, ...]:
-        """What computing content took, the newest first; of this very table: another one may have had its name."""
+        """What computing content took, the newest first; of this very table: another one may have had its name.
+
+        Of what is older than `limit` refreshes there is what tells whether DIFFERENTIAL is worth another trial: what it
+        took lately, whenever that was, and what was spent since on FULL for its cost, in one sum.
+        """
         h = tables.refresh_history
         wrote = h.c.action.in_(WROTE)
         chosen = and_(h.c.stream_table_id == stream_table_id, h.c.state == "COMPLETED", wrote, h.c.seconds.is_not(None))
-        statement = select(h.c.id, h.c.action, h.c.reason, h.c.seconds, h.c.rows_changed).where(chosen)
-        return tuple(map(rows.cost, self._rows(statement.order_by(h.c.id.desc()).limit(limit))))
+        statement = select(h.c.id, h.c.action, h.c.reason, h.c.seconds, h.c.rows_changed).order_by(h.c.id.desc())
+        newest = tuple(map(rows.cost, self._rows(statement.where(chosen).limit(limit))))
+        missing = SLOW_REFRESHES - sum(c.action is Action.DIFFERENTIAL for c in newest)
+        if missing <= 0 or len(newest) < limit or any(c.code == "ALTERED" for c in newest):
+            return newest
+        altered = select(func.coalesce(func.max(h.c.id), 0)).where(chosen, h.c.reason.like("ALTERED%"))
+        before = and_(chosen, h.c.id < newest[-1].id, h.c.id > altered.scalar_subquery())
+        tried = and_(before, h.c.action == Action.DIFFERENTIAL.value)
+        older = tuple(map(rows.cost, self._rows(statement.where(tried).limit(missing))))
+        if not older:
+            return newest
+        since = and_(before, h.c.id > older[0].id, h.c.reason.like("COST%"))
+        spent = float(self._rows(select(func.sum(h.c.seconds).label("seconds")).where(since))[0]["seconds"] or 0)
+        return (*newest, Cost(older[0].id + 1, Action.FULL, "COST", spent, {}), *older)
 
     def last_failures(self, stream_table_ids: Collection[int]) -> dict[int, datetime]:
         """When the last failed refresh of each of these ended; those without one are left out."""

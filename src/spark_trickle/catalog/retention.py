@@ -16,7 +16,7 @@ from spark_trickle.catalog.reader import CatalogReader
 from spark_trickle.catalog.rows import RefreshSum
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Action
-from spark_trickle.thresholds import DURATIONS, PAST_REFRESHES, TRIMMED_ROWS
+from spark_trickle.thresholds import DURATIONS, PAST_REFRESHES, SLOW_REFRESHES, TRIMMED_ROWS
 
 if TYPE_CHECKING:
     from spark_trickle.catalog.store import CatalogStore, Transaction
@@ -84,25 +84,27 @@ def _newest(text: str | None) -> dict[int, datetime]:
 
 def _kept() -> Any:
     """Ids of what the engine asks its history for, however old: of each stream table what its last refreshes cost, its
-    first content, since which there are changes, its last refresh and its last failure."""
+    last DIFFERENTIAL ones and the last change of its query, its first content, since which there are changes, its last
+    refresh and its last failure."""
     h = tables.refresh_history
     there = h.c.stream_table_id.in_(select(tables.stream_tables.c.id))
     content = and_(there, h.c.action.in_(WROTE), h.c.state == "COMPLETED")
-    place = func.row_number().over(partition_by=h.c.stream_table_id, order_by=h.c.id.desc()).label("place")
-    ranked = select(h.c.id, place).where(content).subquery()
     is_refresh = or_(h.c.action.is_(None), h.c.action != Action.MAINTENANCE.value)
+
+    def last(count: int, where: ColumnElement[bool]) -> Any:
+        place = func.row_number().over(partition_by=h.c.stream_table_id, order_by=h.c.id.desc()).label("place")
+        ranked = select(h.c.id, place).where(where).subquery()
+        return select(ranked.c.id).where(ranked.c.place <= count)
 
     def one(which: Any, where: ColumnElement[bool]) -> Any:
         return select(which(h.c.id).label("id")).where(where).group_by(h.c.stream_table_id)
 
-    return (
-        select(ranked.c.id)
-        .where(ranked.c.place <= PAST_REFRESHES)
-        .union(
-            one(func.min, content),
-            one(func.max, and_(there, is_refresh)),
-            one(func.max, and_(there, h.c.state == "FAILED")),
-        )
+    return last(PAST_REFRESHES, content).union(
+        last(SLOW_REFRESHES, and_(content, h.c.action == Action.DIFFERENTIAL.value)),
+        one(func.max, and_(content, h.c.reason.like("ALTERED%"))),
+        one(func.min, content),
+        one(func.max, and_(there, is_refresh)),
+        one(func.max, and_(there, h.c.state == "FAILED")),
     )
 
 
