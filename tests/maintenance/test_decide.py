@@ -9,7 +9,7 @@ import pytest
 
 from spark_trickle.maintenance.decide import Rules, StoredFile, need, to_expire, to_rewrite
 from spark_trickle.model import SnapshotFacts
-from spark_trickle.thresholds import EXPIRED_AT_ONCE, LOG_ENTRIES, REWRITTEN_BYTES
+from spark_trickle.thresholds import EXPIRED_AT_ONCE, EXPIRED_PER_PASS, LOG_ENTRIES, REWRITTEN_BYTES
 
 NOW = datetime(2026, 1, 8, tzinfo=UTC)
 RULES = Rules(timedelta(days=1), 10, 128_000_000, 4)
@@ -166,6 +166,12 @@ def test_a_pass_waits_for_enough_snapshots() -> None:
     assert need([], enough, RULES).expire == enough
     assert need(small, few, RULES).expire == few  # they go with a pass that is made anyway
     assert str(need(small, few, RULES).reason) == "MAINTENANCE: 4 small files; 19 snapshots past the newest 10 and 1d"
+
+
+def test_a_first_pass_of_an_old_table_is_bounded() -> None:
+    found = need([], tuple(range(10_000)), RULES)
+    assert found.expire == tuple(range(EXPIRED_PER_PASS))
+    assert f"10000 snapshots past the newest 10 and 1d, {EXPIRED_PER_PASS} of them in this pass" in str(found.reason)
 
 
 def test_properties_of_the_table_go_first() -> None:

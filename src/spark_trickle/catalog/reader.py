@@ -395,10 +395,14 @@ class CatalogReader(HistoryReader):
             found += [row["acquired_at"] for row in self._rows(select(tables.leases.c.acquired_at).where(held, listed))]
         return tuple(found)
 
-    def garbage(self, due: datetime | None = None, limit: int = 1000) -> tuple[Garbage, ...]:
+    def garbage(
+        self, due: datetime | None = None, limit: int = 1000, kinds: Collection[str] | None = None
+    ) -> tuple[Garbage, ...]:
         """The oldest first; with `due`, only what may be deleted at that time."""
         g = tables.garbage
         statement = select(g).order_by(g.c.id).limit(limit)
+        if kinds is not None:
+            statement = statement.where(g.c.kind.in_(kinds))
         if due is not None:
             statement = statement.where(or_(g.c.not_before.is_(None), g.c.not_before <= due))
         return tuple(rows.garbage(row) for row in self._rows(statement))

@@ -385,6 +385,8 @@ class Transaction(PointerWriter):
             known = self.connection.execute(select(c.c.name).order_by(c.c.name)).scalars().all()
             raise TrickleError("UNKNOWN_CUT", f"there is no cut {name}; there are: {', '.join(known) or 'none'}")
         self.drop_catalog(catalog)
+        g = tables.garbage
+        self.connection.execute(update(g).where(g.c.kind == "table").values(not_before=None))
 
     def add_function(self, function: LakeFunction) -> None:
         """Taken: NAME_TAKEN."""
@@ -473,6 +475,13 @@ class Transaction(PointerWriter):
         for start in range(0, len(paths), GARBAGE_FILES):
             listed = "\n".join(paths[start : start + GARBAGE_FILES])
             self.add_garbage(listed, kind="files", not_before=not_before, reason=reason)
+
+    def put_off_garbage(self, ids: Iterable[int], until: datetime) -> None:
+        """Somebody holds these tables: they are due again later, or when a named cut is dropped."""
+        chosen = list(ids)
+        if chosen:
+            g = tables.garbage
+            self.connection.execute(update(g).where(g.c.id.in_(chosen)).values(not_before=until))
 
     def drop_garbage(self, ids: Iterable[int]) -> None:
         """The files are gone."""

@@ -11,6 +11,7 @@ from spark_trickle.errors import Reason
 from spark_trickle.model import SnapshotFacts
 from spark_trickle.thresholds import (
     EXPIRED_AT_ONCE,
+    EXPIRED_PER_PASS,
     LOG_ENTRIES,
     MANY_DELETED,
     REWRITTEN_BYTES,
@@ -88,7 +89,9 @@ def need(files: Sequence[StoredFile], expire: tuple[int, ...], rules: Rules) -> 
         expire = ()  # a pass costs as much as a refresh: it waits for more
     if expire:
         kept = "or" if rules.at_least else "and"
-        said.append(f"{len(expire)} snapshots past the newest {rules.count} {kept} {shown(rules.age)}")
+        bound = f", {EXPIRED_PER_PASS} of them in this pass" if len(expire) > EXPIRED_PER_PASS else ""
+        said.append(f"{len(expire)} snapshots past the newest {rules.count} {kept} {shown(rules.age)}{bound}")
+        expire = expire[:EXPIRED_PER_PASS]  # the oldest first
     reason = Reason("MAINTENANCE", "; ".join(said)) if said else None
     # By the table's own target, as they were chosen: pieces of another size would be chosen again.
     pieces = max(1, round(sum(f.size for f in few) / rules.target_bytes))

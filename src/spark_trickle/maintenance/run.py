@@ -44,6 +44,7 @@ from spark_trickle.refresh.stages import Stages
 from spark_trickle.results import HistoryEntry, Upkeep
 from spark_trickle.schedule import parse_duration
 from spark_trickle.spark.analyze import spark_error
+from spark_trickle.thresholds import SWEPT_AT_ONCE
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +84,8 @@ class Maintainer:
         found = []
         for owner in (known[n] for n in names or sorted(known)):
             found += self._look_only(owner) if dry_run else self._pass(owner, by)
+        if not dry_run:
+            sweep(self.refresher.lake.session, self.refresher.store)
         if not dry_run and not names:
             self._trimmed_at = -math.inf
             self._trim_history()
@@ -94,6 +97,7 @@ class Maintainer:
         One that has not moved since it was looked at needs no more than it did then.
         """
         self._trim_history()
+        sweep(self.refresher.lake.session, self.refresher.store, limit=SWEPT_AT_ONCE)
         for owner in self.refresher.known().values():
             at = {t.id: t.published_pointer or "" for t in (owner, *owner.states)}
             if at.items() <= self._seen.items():
@@ -206,8 +210,6 @@ class Maintainer:
                     found.append(self._failed(table, spark_error(error)))
         finally:
             r.heartbeat.give_back(lease)
-        if r.store.garbage(datetime.now(UTC), limit=1):
-            sweep(r.lake.session, r.store)
         return found
 
     def _failed(self, table: StreamTable, error: TrickleError) -> Upkeep:
