@@ -19,7 +19,8 @@ from spark_trickle.lake import jvm
 from spark_trickle.lake.history import snapshots_of
 from spark_trickle.lake.protect import FOREVER
 from spark_trickle.maintenance import decide
-from spark_trickle.model import TableName
+from spark_trickle.maintenance.run import Maintainer
+from spark_trickle.model import Pointer, StreamTable, TableName
 from tests.conftest import QUICK
 from tests.engine.lakes import other_session, private_catalogs, rows, unreferenced
 from tests.engine.test_publish import Fault
@@ -336,3 +337,71 @@ def test_a_pass_that_was_paused_deletes_no_metadata(tr: Trickle, paused: str | N
             tx.connection.execute(delete(leases).where(leases.c.name == lease))
     assert done.done
     assert (done.metadata_deleted == 0) == (paused is not None)
+
+
+def test_one_after_the_other(tr: Trickle) -> None:
+    """A table that always needs a pass does not keep the others waiting."""
+    served = []
+    for _ in range(3):
+        work(tr, 3)
+        found = tr.maintainer.next("test")
+        served.append(found[0].name)
+    assert sorted(served) == sorted(NAMES)
+    tr.maintain()
+
+
+def test_files_are_planned_again_when_some_have_come(tr: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[str] = []
+    real = Maintainer._files
+
+    def files(self: Maintainer, table: StreamTable, *more: Any) -> Any:
+        planned.append(str(table.name))
+        return real(self, table, *more)
+
+    def looks(refreshes: int) -> int:
+        planned.clear()
+        work(tr, refreshes, ["s.groups"])
+        tr.maintainer.next("test")
+        return planned.count("s.groups")
+
+    tr.maintain()
+    monkeypatch.setattr(Maintainer, "_files", files)
+    before = tr.refresher.settings
+    tr.refresher.settings = before.model_copy(update={"compact_files": 12, "retain_snapshots": 100})
+    try:
+        assert [looks(n) for n in (1, 1, 1)] == [1, 0, 0]
+        assert looks(8) >= 1
+    finally:
+        tr.refresher.settings = before
+
+
+def test_a_holder_whose_metadata_is_gone(tr: Trickle, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing can be read there any more: it keeps nothing, and keeps upkeep from nothing."""
+    work(tr, 3, ["s.groups"])
+    gone = Pointer(TableName.of("s.groups"), pointer(tr, "s.groups") + ".gone.metadata.json", is_view=False)
+    with tr.store.write() as tx:
+        tx.copy_pointers("trickle_dead_0", [gone], [])
+    try:
+        (done,) = tr.maintain("s.groups")
+        assert done.done, done
+        assert "nothing is kept for it" in caplog.text
+    finally:
+        with tr.store.write() as tx:
+            tx.drop_catalog("trickle_dead_0")
+
+
+def test_a_named_cut_during_a_pass_is_no_alert(tr: Trickle) -> None:
+    work(tr, 3, ["s.groups"])
+
+    def probe(point: str) -> None:
+        if point == "before transaction":
+            tr.refresher.probe = None
+            tr.create_cut("during")
+
+    tr.refresher.probe = probe
+    (left,) = tr.maintain("s.groups")
+    assert (left.done, left.failed) == (False, False)
+    assert "next pass" in left.reason
+    assert not [a for a in tr.alerts() if a.kind == "MAINTENANCE_FAILED"]
+    assert tr.maintain("s.groups")[0].done
+    tr.drop_cut("during")

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 
+from spark_trickle.catalog.reader import CatalogReader
 from spark_trickle.errors import TrickleError
+from spark_trickle.lake.jvm import file_io
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import InputKind, Pointer, StreamTable, TableName
 
+_log = logging.getLogger(__name__)
+
 _NUMBER = re.compile(r"\d{6,}")
+
+
+def held_snapshots(store: CatalogReader, lake: Lake, name: TableName) -> set[int]:
+    """Where the lake, cuts, readers and refreshes stand in a table."""
+    found: set[int] = set()
+    for catalog, location in store.held_at(name).items():
+        try:
+            there = lake.facts(location).snapshot_id
+        except TrickleError:
+            if file_io(lake.session).newInputFile(location).exists():
+                raise  # storage does not answer, say
+            # An attempt that is over takes its metadata files along. Any other one cannot be read by anybody.
+            if store.held_at(name).get(catalog) == location:
+                _log.warning("%s stands at %s, which is gone: nothing is kept for it", catalog, location)
+            continue
+        if there is not None:
+            found.add(there)
+    return found
 
 
 def reads(table: StreamTable, name: TableName) -> bool:

@@ -36,7 +36,7 @@ from spark_trickle.maintenance.decide import (
     superseded,
     to_expire,
 )
-from spark_trickle.maintenance.needed import named_versions, reads
+from spark_trickle.maintenance.needed import held_snapshots, named_versions, reads
 from spark_trickle.model import LAKE, Action, Pointer, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut, foreign
@@ -71,6 +71,8 @@ class Looked:
 class Maintainer:
     refresher: Refresher
     _seen: dict[int, str] = field(default_factory=dict)  # metadata files that were looked at, by id of the table
+    _planned: dict[int, int] = field(default_factory=dict)  # snapshots whose files need nothing, by id of the table
+    _served: TableName | None = None  # whose turn it was last
     _trimmed_at: float = -math.inf
 
     # -- what is asked for -----------------------------------------------------------------------------------------
@@ -92,19 +94,22 @@ class Maintainer:
         return found
 
     def next(self, by: str) -> list[Upkeep]:
-        """A pass for the first stream table that needs one; nothing if none does.
+        """A pass for the next stream table that needs one, in turn; nothing if none does.
 
         One that has not moved since it was looked at needs no more than it did then.
         """
         self._trim_history()
         sweep(self.refresher.lake.session, self.refresher.store, limit=SWEPT_AT_ONCE)
-        for owner in self.refresher.known().values():
+        known = self.refresher.known()
+        for name in sorted(known, key=lambda n: (self._served is not None and n <= self._served, n)):
+            owner = known[name]
             at = {t.id: t.published_pointer or "" for t in (owner, *owner.states)}
             if at.items() <= self._seen.items():
                 continue
             needed = any(looked.need for looked in self._look_all(owner, datetime.now(UTC)))
             self._seen |= at
             if needed:
+                self._served = name
                 return self._pass(owner, by)
         return []
 
@@ -141,12 +146,15 @@ class Maintainer:
     def _look_all(self, owner: StreamTable, now: datetime) -> Iterable[Looked]:
         for table in (owner, *owner.states):
             try:
-                yield self._look(table, now)
+                yield self._look(table, now, sparing=True)
             except (TrickleError, _LeftAlone) as error:
                 _log.debug("%s is left alone: %s", table.name, error)
 
-    def _look(self, table: StreamTable, now: datetime) -> Looked:
-        """What a table needs; _LeftAlone when it is not as we left it."""
+    def _look(self, table: StreamTable, now: datetime, *, sparing: bool = False) -> Looked:
+        """What a table needs; _LeftAlone when it is not as we left it.
+
+        `sparing`: its files are not planned again for a few new ones.
+        """
         r = self.refresher
         pointer = r.store.pointers(names=[table.name]).get(table.name)
         if pointer is None or table.published_snapshot is None or not table.file_schema:
@@ -156,11 +164,23 @@ class Maintainer:
             raise _LeftAlone(f"the next refresh recomputes it: {others}")
         held = snapshots_of(r.lake, pointer.location)
         rules = self.rules.of(held.properties)
-        if not held.few_files(rules.min_files):
+        files: tuple[FileState, ...] = ()
+        stored: list[StoredFile] = []
+        planned = not (held.few_files(rules.min_files) or (sparing and self._few_new(table, pointer, rules)))
+        if planned:
             files, stored = self._files(table, pointer, held.current)
-        else:
-            files, stored = (), []
-        return Looked(table, pointer, need(stored, self._expirable(table, held, rules, now), rules), held.files, files)
+        found = need(stored, self._expirable(table, held, rules, now), rules)
+        if found.rewrite:
+            self._planned.pop(table.id, None)
+        elif planned:
+            self._planned[table.id] = held.current
+        return Looked(table, pointer, found, held.files, files)
+
+    def _few_new(self, table: StreamTable, pointer: Pointer, rules: Rules) -> bool:
+        """Whether fewer files have come than are merged, data and deletes, since those there are needed nothing."""
+        then = self._planned.get(table.id)
+        commits = None if then is None else self.refresher.lake.history(pointer.location).since(then)
+        return commits is not None and sum(c.files_added for c in commits) < rules.min_files
 
     def _files(
         self, table: StreamTable, pointer: Pointer, snapshot: int
@@ -182,10 +202,7 @@ class Maintainer:
         # In this order: a refresh that ends meanwhile is in what comes after.
         cuts = r.store.leased_at([f"stream_table:{t.id}" for t in known if reads(t, table.name)], now)
         needed = {held.current, *held.referred, *named_versions(r.lake, table.name, known)}
-        for location in r.store.held_at(table.name).values():
-            there = r.lake.facts(location).snapshot_id
-            if there is not None:
-                needed.add(there)
+        needed |= held_snapshots(r.store, r.lake, table.name)
         frontiers = r.store.frontiers_at(table.name)
         return to_expire(held.snapshots, needed, frontiers, rules, now, cuts)
 
@@ -264,6 +281,10 @@ class Maintainer:
                     publish(r.store, r.lake, [Member(table.name, lease, change, staging)], probe=r.probe)
             except BaseException as error:
                 self._discard(staging, error)
+                if isinstance(error, TrickleError) and error.code == "PUBLISH_CONFLICT":
+                    # A commit of somebody else came in between, or the tag of a named cut.
+                    self._seen.pop(table.id, None)
+                    raise _LeftAlone(f"it is left for the next pass: {error.message}") from error
                 raise
         deleted = self._delete_metadata(table, lease, staging.location)
         return replace(result, metadata_deleted=deleted, seconds=round(stages.total, 4))
