@@ -327,6 +327,7 @@ class SnapshotFacts:
     id: int
     at: datetime
     is_current: bool = False  # or one of its ancestors
+    until: datetime | None = None  # when another one took its place; None: it is current, or nobody knows
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,8 +85,16 @@ MANY_DELETED = 0.3
 REWRITTEN_BYTES = 256_000_000
 # Expired snapshots for which a pass begins: it costs about what a small refresh does (make long-run).
 EXPIRED_AT_ONCE = 20
+# Snapshots that one pass expires: the lease is held meanwhile, and all their manifests are read. Not measured.
+EXPIRED_PER_PASS = 500
 # Files that one row of garbage names.
 GARBAGE_FILES = 200
+# Rows of garbage that are deleted by one refresh, of those that refreshes make, and by one look of the upkeep thread.
+# Not measured.
+SWEPT_BY_REFRESH = 20
+SWEPT_AT_ONCE = 50
+# Seconds after which a dropped table is looked at again that a cut or an attempt held.
+HELD_SECONDS = 600
 # Rows of the history that are deleted in one transaction. Not measured.
 TRIMMED_ROWS = 5_000
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -74,6 +75,17 @@ def test_a_held_lease_is_refused_with_its_holder(store: CatalogStore) -> None:
     assert f"a is held by process {os.getpid()} on {store.owner.host} since 20" in error.value.message
     with pytest.raises(TrickleError):
         acquire(store, ["a"], store.owner, 60, 0)  # the same owner in another thread is no exception
+
+
+def test_since_when_leases_are_held(store: CatalogStore) -> None:
+    before = datetime.now(UTC)
+    first = acquire(store, ["a"], store.owner, 30, 0)
+    acquire(store, ["b"], store.owner, 300, 0)
+    now, pair = datetime.now(UTC), ["a", "b", "c"]
+    assert all(before <= at <= now for at in store.leased_at(pair, now))
+    assert [len(store.leased_at(pair, now + timedelta(seconds=s))) for s in (0, 60, 600)] == [2, 1, 0]
+    release(store, first)
+    assert len(store.leased_at(pair, now)) == 1
 
 
 def test_all_or_nothing(store: CatalogStore) -> None:

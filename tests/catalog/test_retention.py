@@ -11,10 +11,12 @@ import pytest
 from sqlalchemy import Engine, event, select
 
 from spark_trickle.catalog import retention, tables
-from spark_trickle.catalog.retention import DELETED, trim_history
+from spark_trickle.catalog.retention import DELETED, deleted_until, trim_history
 from spark_trickle.catalog.store import CatalogStore, Transaction
-from spark_trickle.model import Mode, StreamTable
+from spark_trickle.model import Action, Mode, StreamTable
 from spark_trickle.monitor.totals import Totals
+from spark_trickle.refresh.decide import Change, Past, decide_by_cost
+from spark_trickle.results import HistoryEntry
 from spark_trickle.thresholds import DURATIONS, PAST_REFRESHES
 from tests.catalog.records import REVENUE
 from tests.catalog.test_totals import record
@@ -111,6 +113,55 @@ def test_the_last_failure_is_found_by_an_index(store: CatalogStore) -> None:
         assert "trickle_refresh_history_failed" in str(plan)
 
 
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_auto_remembers_what_differential_took(store: CatalogStore, trimmed: bool) -> None:
+    """Simulated: DIFFERENTIAL takes 30 times as long as FULL. Far more refreshes than are looked at pass in between."""
+    made(store)
+    seconds = {Action.FULL: 1.0, Action.DIFFERENTIAL: 30.0, Action.REINITIALIZE: 1.0}
+    done: list[Action] = []
+
+    def refresh(action: Action, code: str) -> None:
+        done.append(action)
+        at = NOW - timedelta(days=60) + timedelta(minutes=len(done))
+        entry = HistoryEntry(
+            refresh_id=str(len(done)),
+            name=str(REVENUE),
+            state="COMPLETED",
+            action=action,
+            reason=f"{code}: why",
+            initiated_by="manual",
+            started_at=at,
+            ended_at=at,
+            seconds=seconds[action],
+            rows_inserted=0,
+            rows_updated=0,
+            rows_deleted=0,
+            rows_changed={"s.orders": 100},
+            stages={},
+            error_code=None,
+            error=None,
+        )
+        with store.write() as tx:
+            tx.add_refresh(entry, 1)
+
+    refresh(Action.FULL, "INITIAL")
+    for _ in range(2):
+        refresh(Action.DIFFERENTIAL, "CHANGE_RATIO")
+    for n in range(800):
+        past = Past.of(store.costs(1, PAST_REFRESHES))
+        decision = decide_by_cost([Change("s.orders", 100, 10_000)], past, 0.15)
+        refresh(decision.action, decision.reason.code)
+        if trimmed and n % 150 == 0:
+            trim_history(store, NOW - KEEP)
+    tried = done[3:].count(Action.DIFFERENTIAL)
+    assert tried == (0 if trimmed else 1)  # FULL for 580 s allow a trial of 29 s more; what was deleted is not counted
+    refresh(Action.REINITIALIZE, "ALTERED")
+    for _ in range(PAST_REFRESHES + 1):
+        refresh(Action.FULL, "REQUESTED")
+    trim_history(store, NOW - KEEP)
+    assert Past.of(store.costs(1, PAST_REFRESHES)).differential == ()  # it was another query
+
+
 def test_history_of_a_dropped_table_goes_as_a_whole(store: CatalogStore) -> None:
     for n in range(1, 4):
         record(store, n, NOW - timedelta(days=40))
@@ -130,3 +181,10 @@ def test_the_start_of_the_changes_is_known(store: CatalogStore) -> None:
     after = store.published_at(1, moment)
     assert before is not None
     assert after is not None
+    newest = NOW - timedelta(days=40) + timedelta(minutes=19)
+    assert after[1] < moment < newest  # what the history tells is wrong for it
+    assert deleted_until(store, 1) == newest
+    record(store, PAST_REFRESHES + 20, NOW - timedelta(days=35))
+    trim_history(store, NOW - KEEP)
+    assert deleted_until(store, 1) == newest + timedelta(minutes=1)
+    assert deleted_until(store, 2) is None

@@ -149,6 +149,32 @@ def test_delete_takes_dependencies_and_leaves_history(store: CatalogStore) -> No
         assert add_revenue(tx) > id, "an id is never given twice"
 
 
+@pytest.mark.parametrize(
+    ("incremental", "changes", "moves"),
+    [
+        (True, {}, True),
+        (True, {"snapshot_id": 5}, False),  # it is further behind
+        (True, {"pointer": "file:/w/orders/metadata/00000.json"}, False),  # something happened that it has not seen
+        (True, {"table_uuid": "0f5c7c1e-0000-4000-8000-000000000001"}, False),
+        (False, {}, False),  # without a tree it may read tags, versions or the files
+    ],
+)
+def test_frontiers_follow_upkeep(
+    store: CatalogStore, incremental: bool, changes: dict[str, object], moves: bool
+) -> None:
+    base = orders_dependency()
+    then = orders_dependency(**changes)
+    with store.write() as tx:
+        tx.set_dependencies(add_revenue(tx, incremental=incremental), [then])
+        assert base.snapshot_id is not None
+        assert base.pointer is not None
+        tx.follow_upkeep(ORDERS, base.table_uuid, (base.snapshot_id, base.pointer), (7, "file:/new.json"))
+    read = store.stream_table(REVENUE)
+    assert read is not None
+    expected = orders_dependency(snapshot_id=7, pointer="file:/new.json") if moves else then
+    assert read.dependencies == (expected,)
+
+
 def test_set_dependencies_replaces_all(store: CatalogStore) -> None:
     with store.write() as tx:
         id = add_revenue(tx)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spark_trickle import Action, Changes, Trickle, TrickleError
+from spark_trickle.catalog import retention
 from spark_trickle.lake.feed import Feed
 from spark_trickle.model import TableName
 from spark_trickle.refresh.inputs import Feeds, Input
@@ -373,6 +374,29 @@ def test_since_must_be_understood(chain: Trickle) -> None:
         assert error.value.code == "SNAPSHOT_EXPIRED"
         assert "since=None" in str(error.value)
     assert weights(tr.changes("s.a")) == content(tr, "s.a")
+
+
+def test_a_time_that_the_history_has_forgotten(chain: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of it must not be taken for what the table was: that would give far too many changes."""
+    tr = chain
+    beginning = datetime.now(UTC) - timedelta(days=1)
+    points: list[tuple[datetime, Counter[Any]]] = []
+    for step in range(4):
+        change(tr, step)
+        tr.refresh("s.a")
+        points.append((datetime.now(UTC), content(tr, "s.a")))
+    now = points[-1][1]
+    for at, then in points:
+        assert weights(tr.changes("s.a", at)) == difference(now, then)
+    monkeypatch.setattr(retention, "PAST_REFRESHES", 1)
+    assert retention.trim_history(tr.store, datetime.now(UTC)) > 0
+    for at, _ in points[:-1]:
+        with pytest.raises(TrickleError) as error:
+            tr.changes("s.a", at)
+        assert error.value.code == "SNAPSHOT_EXPIRED"
+        assert "history" in error.value.message
+    assert weights(tr.changes("s.a", points[-1][0])) == Counter()
+    assert weights(tr.changes("s.a", beginning)) == now
 
 
 def test_expired_snapshots_and_tables_of_the_same_name(tr: Trickle) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from spark_trickle import Action, Trickle
+from spark_trickle.lake import jvm
+from spark_trickle.lake.cleanup import delete_files
 from spark_trickle.model import TableName
 
 pytestmark = pytest.mark.spark
@@ -58,3 +60,15 @@ def test_checkpoints_are_given_back(lake: Trickle, monkeypatch: pytest.MonkeyPat
     assert lake.refresh("s.large").action is Action.DIFFERENTIAL
     assert lake.verify("s.large").equal
     assert set(lake.spark.sparkContext._jsc.getPersistentRDDs().keySet()) <= before, held()
+
+
+def test_many_files_are_deleted_at_once(lake: Trickle, tmp_path: Path) -> None:
+    """Also those with blanks in their names, and beside some that are gone already."""
+    paths = [tmp_path / f"a b{n}.parquet" for n in range(300)]
+    for path in paths[:-5]:
+        path.write_text("x")
+    io = jvm.file_io(lake.spark)
+    assert jvm.handles(lake.spark).class_of("org.apache.iceberg.io.SupportsBulkOperations").isInstance(io)
+    delete_files(lake.spark, [f"file:{paths[-1]}"])
+    delete_files(lake.spark, (f"file:{p}" for p in paths))
+    assert not any(p.exists() for p in paths)

@@ -6,14 +6,21 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import delete, update
 
 from spark_trickle import Action, Trickle, TrickleError, connect
+from spark_trickle.catalog.tables import leases
 from spark_trickle.lake import jvm
-from spark_trickle.model import TableName
+from spark_trickle.lake.history import snapshots_of
+from spark_trickle.lake.protect import FOREVER
+from spark_trickle.maintenance import decide
+from spark_trickle.maintenance.run import Maintainer
+from spark_trickle.model import Pointer, StreamTable, TableName
 from tests.conftest import QUICK
 from tests.engine.lakes import other_session, private_catalogs, rows, unreferenced
 from tests.engine.test_publish import Fault
@@ -167,6 +174,31 @@ def test_readers_are_left_alone(tr: Trickle) -> None:
     assert not tr.store.garbage()
 
 
+def test_a_consumer_that_is_filled_keeps_what_it_may_stand_at(tr: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cut is in memory, and it has no frontier yet: its lease tells since when it runs."""
+    monkeypatch.setattr(decide, "CLOCKS", timedelta())
+    tr.create_stream_table("s.late", "SELECT kind, n FROM s.groups", initialize=False)
+    lease = f"stream_table:{tr.store.find(TableName.of('s.late')).id}"
+    tr.refresh("s.over")
+    with tr.refresher.heartbeat.holding([lease], 0):
+        at = current(tr, "s.groups")
+        for _ in range(2):
+            work(tr, 4, ["s.groups", "s.over"])
+            tr.maintain("s.groups")
+        assert at in snapshots(tr, "s.groups")
+    work(tr, 4, ["s.groups", "s.over"])
+    tr.maintain("s.groups")
+    assert at not in snapshots(tr, "s.groups")
+    tr.drop_stream_table("s.late")
+
+
+def test_when_a_snapshot_was_replaced(tr: Trickle) -> None:
+    work(tr, 2, ["s.groups"])
+    found = {s.id: s for s in snapshots_of(tr.refresher.lake, pointer(tr, "s.groups")).snapshots}
+    line = [s for s in found.values() if s.is_current]
+    assert [s.until for s in line] == [*(s.at for s in line[1:]), None]
+
+
 def test_a_scan_of_before_has_its_grace(tr: Trickle) -> None:
     before = tr.refresher.settings
     tr.refresher.settings = before.model_copy(update={"reader_grace": "1h", "retain_snapshots": 2})
@@ -242,3 +274,134 @@ def test_by_itself(tr: Trickle) -> None:
     assert {"s.rows", "s.groups"} <= set(done())
     assert max(done().values()) == 1
     assert {r.action for r in tr.refresh(["s.rows", "s.groups"])} == {Action.NO_DATA}
+
+
+def test_a_definition_that_names_a_tag_or_a_version(tr: Trickle) -> None:
+    """It knows by the pointer alone that something happened: a pass on the table below must not hide it."""
+    tr.sql("ALTER TABLE lake.s.groups CREATE TAG audited")
+    version = current(tr, "s.groups")
+    was = rows(tr.spark, "SELECT * FROM lake.s.groups")
+    tr.create_stream_table("s.audited", "SELECT * FROM s.groups VERSION AS OF 'audited'")
+    tr.create_stream_table("s.fixed", f"SELECT * FROM s.groups VERSION AS OF {version}")
+    work(tr, 3, ["s.groups"])
+    tr.refresh(["s.audited", "s.fixed"], upstream=False)
+    other_session(tr).sql("ALTER TABLE lake.s.groups REPLACE TAG audited AS OF VERSION " + str(current(tr, "s.groups")))
+    assert tr.maintain("s.groups")[0].bytes_rewritten
+    assert tr.refresh("s.audited", upstream=False).action is Action.FULL
+    assert rows(tr.spark, "SELECT * FROM lake.s.audited") == rows(tr.spark, "SELECT * FROM lake.s.groups") != was
+    other_session(tr).sql("ALTER TABLE lake.s.groups DROP TAG audited")
+    tr.drop_stream_table("s.audited")
+    for _ in range(2):
+        work(tr, 3, ["s.groups"])
+        tr.maintain("s.groups")
+    assert tr.refresh("s.fixed", upstream=False).action is Action.FULL  # its snapshot is there
+    assert rows(tr.spark, "SELECT * FROM lake.s.fixed") == was
+    tr.drop_stream_table("s.fixed")
+
+
+def test_a_branch_with_a_retention_of_its_own(tr: Trickle) -> None:
+    """Iceberg would expire by it whatever it is told: the snapshot of a cut, say."""
+    table = tr.refresher.lake.load(TableName.of("s.groups"))
+    table.manageSnapshots().setMaxSnapshotAgeMs("main", 1).commit()
+    for _ in range(2):
+        work(tr, 4, ["s.groups", "s.over"])
+        before = snapshots(tr, "s.groups")
+        (done,) = tr.maintain("s.groups")
+        assert 0 < done.snapshots_expired == len(before) + 1 - len(snapshots(tr, "s.groups"))
+        assert len(snapshots(tr, "s.groups")) >= 3
+    ref = tr.refresher.lake.metadata(pointer(tr, "s.groups")).ref("main")
+    assert ref.maxSnapshotAgeMs() == 1
+    table.refresh()
+    table.manageSnapshots().setMaxSnapshotAgeMs("main", FOREVER).commit()
+
+
+@pytest.mark.parametrize("paused", ["lease", "pointer", None])
+def test_a_pass_that_was_paused_deletes_no_metadata(tr: Trickle, paused: str | None) -> None:
+    """Somebody took the lease, or the table is at another file, when it wakes up after its publish."""
+    work(tr, 3, ["s.groups"])
+    lease = f"stream_table:{tr.store.find(TableName.of('s.groups')).id}"
+
+    def probe(point: str) -> None:
+        if point == "after commit" and paused == "lease":
+            with tr.store.write() as tx:
+                tx.connection.execute(update(leases).where(leases.c.name == lease).values(token=leases.c.token + 1))
+        elif point == "after commit" and paused == "pointer":
+            other_session(tr).sql("ALTER TABLE lake.s.groups SET TBLPROPERTIES ('mine' = 'x')")
+
+    tr.refresher.probe = probe
+    try:
+        (done,) = tr.maintain("s.groups")
+    finally:
+        tr.refresher.probe = None
+        with tr.store.write() as tx:
+            tx.connection.execute(delete(leases).where(leases.c.name == lease))
+    assert done.done
+    assert (done.metadata_deleted == 0) == (paused is not None)
+
+
+def test_one_after_the_other(tr: Trickle) -> None:
+    """A table that always needs a pass does not keep the others waiting."""
+    served = []
+    for _ in range(3):
+        work(tr, 3)
+        found = tr.maintainer.next("test")
+        served.append(found[0].name)
+    assert sorted(served) == sorted(NAMES)
+    tr.maintain()
+
+
+def test_files_are_planned_again_when_some_have_come(tr: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[str] = []
+    real = Maintainer._files
+
+    def files(self: Maintainer, table: StreamTable, *more: Any) -> Any:
+        planned.append(str(table.name))
+        return real(self, table, *more)
+
+    def looks(refreshes: int) -> int:
+        planned.clear()
+        work(tr, refreshes, ["s.groups"])
+        tr.maintainer.next("test")
+        return planned.count("s.groups")
+
+    tr.maintain()
+    monkeypatch.setattr(Maintainer, "_files", files)
+    before = tr.refresher.settings
+    tr.refresher.settings = before.model_copy(update={"compact_files": 12, "retain_snapshots": 100})
+    try:
+        assert [looks(n) for n in (1, 1, 1)] == [1, 0, 0]
+        assert looks(8) >= 1
+    finally:
+        tr.refresher.settings = before
+
+
+def test_a_holder_whose_metadata_is_gone(tr: Trickle, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing can be read there any more: it keeps nothing, and keeps upkeep from nothing."""
+    work(tr, 3, ["s.groups"])
+    gone = Pointer(TableName.of("s.groups"), pointer(tr, "s.groups") + ".gone.metadata.json", is_view=False)
+    with tr.store.write() as tx:
+        tx.copy_pointers("trickle_dead_0", [gone], [])
+    try:
+        (done,) = tr.maintain("s.groups")
+        assert done.done, done
+        assert "nothing is kept for it" in caplog.text
+    finally:
+        with tr.store.write() as tx:
+            tx.drop_catalog("trickle_dead_0")
+
+
+def test_a_named_cut_during_a_pass_is_no_alert(tr: Trickle) -> None:
+    work(tr, 3, ["s.groups"])
+
+    def probe(point: str) -> None:
+        if point == "before transaction":
+            tr.refresher.probe = None
+            tr.create_cut("during")
+
+    tr.refresher.probe = probe
+    (left,) = tr.maintain("s.groups")
+    assert (left.done, left.failed) == (False, False)
+    assert "next pass" in left.reason
+    assert not [a for a in tr.alerts() if a.kind == "MAINTENANCE_FAILED"]
+    assert tr.maintain("s.groups")[0].done
+    tr.drop_cut("during")

@@ -9,7 +9,7 @@ import pytest
 
 from spark_trickle.maintenance.decide import Rules, StoredFile, need, to_expire, to_rewrite
 from spark_trickle.model import SnapshotFacts
-from spark_trickle.thresholds import EXPIRED_AT_ONCE, LOG_ENTRIES, REWRITTEN_BYTES
+from spark_trickle.thresholds import EXPIRED_AT_ONCE, EXPIRED_PER_PASS, LOG_ENTRIES, REWRITTEN_BYTES
 
 NOW = datetime(2026, 1, 8, tzinfo=UTC)
 RULES = Rules(timedelta(days=1), 10, 128_000_000, 4)
@@ -48,6 +48,34 @@ def test_a_pass_is_bounded() -> None:
     assert len(need(huge, (), Rules(timedelta(), 1, 4 * REWRITTEN_BYTES, 4)).rewrite) == 2  # it goes on, anyway
 
 
+@pytest.mark.parametrize("target", [32 * MB, 128 * MB, 512 * MB, 10_000 * MB])
+@pytest.mark.parametrize("size", [200 * KB, 20 * MB, 90 * MB, 128 * MB, 300 * MB])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_passes_come_to_an_end(target: int, size: int, partitions: int) -> None:
+    """Whatever a table's own target is: each pass leaves fewer files than it took, and one is the last."""
+    rules = RULES.of({"write.target-file-size-bytes": str(target)})
+    files = [file(f"f{n}", size, partition=str(n % partitions)) for n in range(16 * partitions)]
+    for n in range(100):
+        found = need(files, (), rules)
+        if not found:
+            return
+        gone = [f for f in files if f.path in set(found.rewrite)]
+        made: list[StoredFile] = []
+        for partition in {f.partition for f in gone}:
+            total = sum(f.size for f in gone if f.partition == partition)
+            pieces = max(1, round(found.pieces * total / sum(f.size for f in gone)))
+            made += [file(f"m{n}_{partition}_{k}", total // pieces, partition=partition) for k in range(pieces)]
+        assert len(made) < len(gone)
+        files = [f for f in files if f not in gone] + made
+    raise AssertionError("it goes on for ever")
+
+
+def test_a_file_is_not_copied_alone() -> None:
+    """The bound of a pass leaves one file of the second partition: it waits for its neighbours."""
+    files = [file(f"{p}{n}", 50 * MB, partition=p) for p in "ab" for n in range(4)]
+    assert len(need(files, (), RULES).rewrite) == 4
+
+
 def test_rows_are_written_again_a_few_times_in_all() -> None:
     """Ten thousand small files, one by one: each row is in a few merges, and there are never many files."""
     files: list[StoredFile] = []
@@ -69,14 +97,15 @@ def test_rows_are_written_again_a_few_times_in_all() -> None:
 
 
 def line(count: int, every: timedelta = timedelta(minutes=1)) -> list[SnapshotFacts]:
-    return [SnapshotFacts(n, NOW - (count - n) * every, is_current=True) for n in range(1, count + 1)]
+    made = [NOW - (count - n) * every for n in range(1, count + 2)]
+    return [SnapshotFacts(n, made[n - 1], True, made[n] if n < count else None) for n in range(1, count + 1)]
 
 
 @pytest.mark.parametrize(
     ("snapshots", "needed", "frontiers", "kept"),
     [
         (line(20), {20}, [], range(11, 21)),
-        (line(20, timedelta(hours=6)), {20}, [], range(17, 21)),  # a day is over before ten snapshots are
+        (line(20, timedelta(hours=6)), {20}, [], range(16, 21)),  # a day is over before ten snapshots are
         (line(20), {20, 3}, [], [3, *range(11, 21)]),
         (line(20), {20}, [4], range(4, 21)),  # a consumer goes step by step
         (line(20), {20}, [4, 18], range(4, 21)),
@@ -90,6 +119,24 @@ def test_which_snapshots(
 ) -> None:
     gone = to_expire(snapshots, needed, frontiers, RULES, NOW)
     assert [s.id for s in snapshots if s.id not in gone] == list(kept)
+
+
+def test_age_counts_from_when_a_snapshot_was_replaced() -> None:
+    """Eight days old, and what the table was until a minute ago."""
+    rules = Rules(timedelta(days=7), 100, 128_000_000, 4)
+    week = [SnapshotFacts(1, NOW - timedelta(days=8), True, NOW - timedelta(minutes=1)), SnapshotFacts(2, NOW, True)]
+    assert to_expire(week, {2}, [], rules, NOW) == ()
+    assert to_expire(week, {2}, [], rules, NOW + timedelta(days=7)) == (1,)
+    at_least = rules.of({"history.expire.max-snapshot-age-ms": str(2 * 60_000)})
+    assert to_expire(week, {2}, [], at_least, NOW) == ()
+
+
+def test_what_a_refresh_under_way_may_stand_at_stays() -> None:
+    """Its cut is in memory only. It took the lease before the cut: that tells which snapshot was current."""
+    snapshots = line(60)
+    begun = NOW - timedelta(minutes=40, seconds=30)  # 19 is current, 20 comes in half a minute
+    gone = to_expire(snapshots, {60}, [], RULES, NOW, [begun])
+    assert [s.id for s in snapshots if s.id not in gone] == [18, 19, 20, *range(51, 61)]
 
 
 def test_a_consumer_far_behind_holds_one_snapshot() -> None:
@@ -121,12 +168,22 @@ def test_a_pass_waits_for_enough_snapshots() -> None:
     assert str(need(small, few, RULES).reason) == "MAINTENANCE: 4 small files; 19 snapshots past the newest 10 and 1d"
 
 
+def test_a_first_pass_of_an_old_table_is_bounded() -> None:
+    found = need([], tuple(range(10_000)), RULES)
+    assert found.expire == tuple(range(EXPIRED_PER_PASS))
+    assert f"10000 snapshots past the newest 10 and 1d, {EXPIRED_PER_PASS} of them in this pass" in str(found.reason)
+
+
 def test_properties_of_the_table_go_first() -> None:
     assert RULES.of({}) == RULES
     assert RULES.of({"write.target-file-size-bytes": "5000000"}).target_bytes == 5_000_000
     assert to_expire(line(20), {20}, [], RULES.of({"gc.enabled": "false"}), NOW) == ()
     kept = RULES.of({"history.expire.min-snapshots-to-keep": "15"})
-    assert len(to_expire(line(20), {20}, [], kept, NOW)) == 5
+    assert to_expire(line(20), {20}, [], kept, NOW) == ()  # an age was not given: it is five days, as in Iceberg
+    assert len(to_expire(line(200, timedelta(hours=6)), {200}, [], kept, NOW)) == 200 - 5 * 4 - 1
+    assert RULES.of({"history.expire.min-snapshots-to-keep": "15"}).count == 15
+    longer = Rules(timedelta(days=7), 10, 1, 4).of({"history.expire.min-snapshots-to-keep": "15"})
+    assert longer.age == timedelta(days=7)
     young = RULES.of({"history.expire.max-snapshot-age-ms": str(17 * 60_000)})
-    assert len(to_expire(line(20), {20}, [], young, NOW)) == 3
+    assert len(to_expire(line(20), {20}, [], young, NOW)) == 2
     assert RULES.of({"history.expire.max-snapshot-age-ms": "soon"}) == RULES

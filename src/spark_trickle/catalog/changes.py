@@ -27,7 +27,7 @@ class UpkeepChange:
     history: HistoryEntry
     pointer: str
     snapshot: int
-    before: int  # the snapshot whose rows these are
+    before: tuple[int, str]  # the snapshot whose rows these are, and the pointer it had
     garbage: tuple[str, ...] = ()
     keep_until: datetime | None = None  # readers may still be at the garbage
 
@@ -35,7 +35,7 @@ class UpkeepChange:
         table = self.table
         ids[table.name] = table.id
         tx.update_stream_table(table.id, published_snapshot=self.snapshot, published_pointer=self.pointer)
-        tx.follow_upkeep(table.name, table.table_uuid, self.before, self.snapshot, self.pointer)
+        tx.follow_upkeep(table.name, table.table_uuid, self.before, (self.snapshot, self.pointer))
         tx.add_refresh(self.history, table.id)
         tx.add_garbage_files(self.garbage, not_before=self.keep_until, reason=f"expired snapshots of {table.name}")
 

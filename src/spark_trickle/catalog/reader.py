@@ -17,6 +17,7 @@ from spark_trickle.catalog.rows import Alert, Cost, Garbage, LogEntry, NamedCut,
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     LAKE,
+    Action,
     Dependency,
     LakeFunction,
     Lineage,
@@ -26,7 +27,7 @@ from spark_trickle.model import (
     TableName,
 )
 from spark_trickle.results import HistoryEntry
-from spark_trickle.thresholds import LISTED_NAMES
+from spark_trickle.thresholds import LISTED_NAMES, SLOW_REFRESHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +176,28 @@ class CatalogReader(HistoryReader):
         return Check(next(iter(_stream_tables(found))), pointers)
 
     def costs(self, stream_table_id: int, limit: int) -> tuple[Cost, ...]:
-        """What computing content took, the newest first; of this very table: another one may have had its name."""
+        """What computing content took, the newest first; of this very table: another one may have had its name.
+
+        Of what is older than `limit` refreshes there is what tells whether DIFFERENTIAL is worth another trial: what it
+        took lately, whenever that was, and what was spent since on FULL for its cost, in one sum.
+        """
         h = tables.refresh_history
         wrote = h.c.action.in_(WROTE)
         chosen = and_(h.c.stream_table_id == stream_table_id, h.c.state == "COMPLETED", wrote, h.c.seconds.is_not(None))
-        statement = select(h.c.id, h.c.action, h.c.reason, h.c.seconds, h.c.rows_changed).where(chosen)
-        return tuple(map(rows.cost, self._rows(statement.order_by(h.c.id.desc()).limit(limit))))
+        statement = select(h.c.id, h.c.action, h.c.reason, h.c.seconds, h.c.rows_changed).order_by(h.c.id.desc())
+        newest = tuple(map(rows.cost, self._rows(statement.where(chosen).limit(limit))))
+        missing = SLOW_REFRESHES - sum(c.action is Action.DIFFERENTIAL for c in newest)
+        if missing <= 0 or len(newest) < limit or any(c.code == "ALTERED" for c in newest):
+            return newest
+        altered = select(func.coalesce(func.max(h.c.id), 0)).where(chosen, h.c.reason.like("ALTERED%"))
+        before = and_(chosen, h.c.id < newest[-1].id, h.c.id > altered.scalar_subquery())
+        tried = and_(before, h.c.action == Action.DIFFERENTIAL.value)
+        older = tuple(map(rows.cost, self._rows(statement.where(tried).limit(missing))))
+        if not older:
+            return newest
+        since = and_(before, h.c.id > older[0].id, h.c.reason.like("COST%"))
+        spent = float(self._rows(select(func.sum(h.c.seconds).label("seconds")).where(since))[0]["seconds"] or 0)
+        return (*newest, Cost(older[0].id + 1, Action.FULL, "COST", spent, {}), *older)
 
     def last_failures(self, stream_table_ids: Collection[int]) -> dict[int, datetime]:
         """When the last failed refresh of each of these ended; those without one are left out."""
@@ -284,9 +301,9 @@ class CatalogReader(HistoryReader):
         return tuple(str(row["catalog_name"]) for row in self._rows(statement.order_by(p.c.catalog_name)))
 
     def held_at(self, name: TableName) -> dict[str, str]:
-        """Where the private catalogs and cuts have a table of this name, by catalog."""
+        """Where the lake, the private catalogs and the cuts have a table of this name, by catalog."""
         p = tables.iceberg_tables
-        here = and_(p.c.table_namespace == name.namespace, p.c.table_name == name.name, p.c.catalog_name != LAKE)
+        here = and_(p.c.table_namespace == name.namespace, p.c.table_name == name.name)
         found = self._rows(select(p.c.catalog_name, p.c.metadata_location).where(here))
         return {row["catalog_name"]: row["metadata_location"] for row in found if row["metadata_location"]}
 
@@ -369,10 +386,24 @@ class CatalogReader(HistoryReader):
         found = self._rows(select(tables.leases.c.expires_at).where(held))
         return found[0]["expires_at"] if found else None
 
-    def garbage(self, due: datetime | None = None, limit: int = 1000) -> tuple[Garbage, ...]:
+    def leased_at(self, names: Collection[str], now: datetime) -> tuple[datetime, ...]:
+        """Since when those of these leases are held that have not expired."""
+        found: list[datetime] = []
+        held = and_(tables.leases.c.owner_id.is_not(None), tables.leases.c.expires_at > now)
+        ordered = sorted(names)
+        for start in range(0, len(ordered), LISTED_NAMES):
+            listed = tables.leases.c.name.in_(ordered[start : start + LISTED_NAMES])
+            found += [row["acquired_at"] for row in self._rows(select(tables.leases.c.acquired_at).where(held, listed))]
+        return tuple(found)
+
+    def garbage(
+        self, due: datetime | None = None, limit: int = 1000, kinds: Collection[str] | None = None
+    ) -> tuple[Garbage, ...]:
         """The oldest first; with `due`, only what may be deleted at that time."""
         g = tables.garbage
         statement = select(g).order_by(g.c.id).limit(limit)
+        if kinds is not None:
+            statement = statement.where(g.c.kind.in_(kinds))
         if due is not None:
             statement = statement.where(or_(g.c.not_before.is_(None), g.c.not_before <= due))
         return tuple(rows.garbage(row) for row in self._rows(statement))

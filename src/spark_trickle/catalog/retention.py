@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import astuple, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select
 
 from spark_trickle.catalog import tables
-from spark_trickle.catalog.history import sums, sums_of
+from spark_trickle.catalog.history import WROTE, sums, sums_of
 from spark_trickle.catalog.reader import CatalogReader
 from spark_trickle.catalog.rows import RefreshSum
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import Action
-from spark_trickle.thresholds import DURATIONS, PAST_REFRESHES, TRIMMED_ROWS
+from spark_trickle.thresholds import DURATIONS, PAST_REFRESHES, SLOW_REFRESHES, TRIMMED_ROWS
 
 if TYPE_CHECKING:
-    from spark_trickle.catalog.store import CatalogStore
+    from spark_trickle.catalog.store import CatalogStore, Transaction
 
 DELETED = "history.deleted"  # the setting that holds the sums
+NEWEST = "history.deleted_until"  # and the one that holds when each stream table's newest deleted content was made
 
 Key = tuple[int | None, str, str | None, int]
 
@@ -53,32 +54,60 @@ def _delete(store: CatalogStore, before: datetime, chosen: Sequence[int]) -> int
         add(held, sums(tx.connection.execute(sums_of(h.c.id.in_(ids), DURATIONS)).mappings()))
         stored = [astuple(group) for group in held.values() if group.stream_table_id in living]
         tx.put_setting(DELETED, json.dumps(stored))
+        _note_newest(tx, ids, living)
         tx.connection.execute(delete(h).where(h.c.id.in_(ids)))
     return len(ids)
 
 
+def _note_newest(tx: Transaction, ids: Sequence[int], living: Container[int]) -> None:
+    """Between it and the next content that is kept, nobody can tell any more what a table was at a time."""
+    h, s = tables.refresh_history, tables.settings
+    content = and_(h.c.id.in_(ids), h.c.action.in_(WROTE), h.c.state == "COMPLETED", h.c.stream_table_id.is_not(None))
+    latest = (
+        select(h.c.stream_table_id, func.max(h.c.ended_at).label("at")).where(content).group_by(h.c.stream_table_id)
+    )
+    newest = _newest(tx.connection.execute(select(s.c.value).where(s.c.key == NEWEST)).scalar())
+    for row in tx.connection.execute(latest).mappings():
+        id_, at = int(row["stream_table_id"]), row["at"]
+        newest[id_] = max(at, newest.get(id_, at))
+    tx.put_setting(NEWEST, json.dumps({str(i): at.isoformat() for i, at in newest.items() if i in living}))
+
+
+def deleted_until(reader: CatalogReader, stream_table_id: int) -> datetime | None:
+    """When the newest content of a stream table was made that the history does not tell any more."""
+    return _newest(reader.setting(NEWEST)).get(stream_table_id)
+
+
+def _newest(text: str | None) -> dict[int, datetime]:
+    try:
+        return {int(i): datetime.fromisoformat(at) for i, at in json.loads(text or "{}").items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TrickleError("CATALOG_CORRUPT", f"table trickle_settings, row {NEWEST}: {error}") from error
+
+
 def _kept() -> Any:
     """Ids of what the engine asks its history for, however old: of each stream table what its last refreshes cost, its
-    first content, since which there are changes, its last refresh and its last failure."""
+    last DIFFERENTIAL ones and the last change of its query, its first content, since which there are changes, its last
+    refresh and its last failure."""
     h = tables.refresh_history
     there = h.c.stream_table_id.in_(select(tables.stream_tables.c.id))
-    wrote = h.c.action.in_([a.value for a in (Action.FULL, Action.DIFFERENTIAL, Action.REINITIALIZE)])
-    content = and_(there, wrote, h.c.state == "COMPLETED")
-    place = func.row_number().over(partition_by=h.c.stream_table_id, order_by=h.c.id.desc()).label("place")
-    ranked = select(h.c.id, place).where(content).subquery()
+    content = and_(there, h.c.action.in_(WROTE), h.c.state == "COMPLETED")
     is_refresh = or_(h.c.action.is_(None), h.c.action != Action.MAINTENANCE.value)
+
+    def last(count: int, where: ColumnElement[bool]) -> Any:
+        place = func.row_number().over(partition_by=h.c.stream_table_id, order_by=h.c.id.desc()).label("place")
+        ranked = select(h.c.id, place).where(where).subquery()
+        return select(ranked.c.id).where(ranked.c.place <= count)
 
     def one(which: Any, where: ColumnElement[bool]) -> Any:
         return select(which(h.c.id).label("id")).where(where).group_by(h.c.stream_table_id)
 
-    return (
-        select(ranked.c.id)
-        .where(ranked.c.place <= PAST_REFRESHES)
-        .union(
-            one(func.min, content),
-            one(func.max, and_(there, is_refresh)),
-            one(func.max, and_(there, h.c.state == "FAILED")),
-        )
+    return last(PAST_REFRESHES, content).union(
+        last(SLOW_REFRESHES, and_(content, h.c.action == Action.DIFFERENTIAL.value)),
+        one(func.max, and_(content, h.c.reason.like("ALTERED%"))),
+        one(func.min, content),
+        one(func.max, and_(there, is_refresh)),
+        one(func.max, and_(there, h.c.state == "FAILED")),
     )
 
 

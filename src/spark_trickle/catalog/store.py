@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
 
-from sqlalchemy import Connection, Table, and_, delete, insert, select, update
+from sqlalchemy import Connection, Table, and_, delete, insert, literal, select, update
 
 from spark_trickle.catalog import leases, rows, tables
 from spark_trickle.catalog.alerts import Alerts
@@ -185,12 +185,20 @@ class Transaction(PointerWriter):
         where = and_(d.c.input_namespace == input.namespace, d.c.input_name == input.name, d.c.pointer == old)
         self.connection.execute(update(d).where(where).values(pointer=new))
 
-    def follow_upkeep(self, input: TableName, uuid: str | None, old: int, new: int, pointer: str) -> None:
-        """Frontiers at one snapshot of a stream table move to another that has the same rows."""
-        d = tables.dependencies
+    def follow_upkeep(self, input: TableName, uuid: str | None, old: tuple[int, str], new: tuple[int, str]) -> None:
+        """Frontiers at one snapshot and pointer of a stream table move to others that have the same rows.
+
+        Not those of definitions that we have no tree of: they may read a tag, a version or the files themselves, and
+        know by the pointer alone that something happened. Nor those at an earlier pointer, for the same reason.
+        """
+        d, s = tables.dependencies, tables.stream_tables
         named = and_(d.c.input_namespace == input.namespace, d.c.input_name == input.name)
-        there = and_(named, d.c.table_uuid == uuid, d.c.snapshot_id == old)
-        self.connection.execute(update(d).where(there).values(snapshot_id=new, pointer=pointer))
+        there = and_(named, d.c.table_uuid == uuid, d.c.snapshot_id == old[0], d.c.pointer == old[1])
+        with_tree = d.c.stream_table_id.in_(
+            select(s.c.id).where(s.c.incremental == literal(True, s.c.incremental.type))
+        )
+        moved = update(d).where(there, with_tree)
+        self.connection.execute(moved.values(snapshot_id=new[0], pointer=new[1]))
 
     # History
 
@@ -377,6 +385,8 @@ class Transaction(PointerWriter):
             known = self.connection.execute(select(c.c.name).order_by(c.c.name)).scalars().all()
             raise TrickleError("UNKNOWN_CUT", f"there is no cut {name}; there are: {', '.join(known) or 'none'}")
         self.drop_catalog(catalog)
+        g = tables.garbage
+        self.connection.execute(update(g).where(g.c.kind == "table").values(not_before=None))
 
     def add_function(self, function: LakeFunction) -> None:
         """Taken: NAME_TAKEN."""
@@ -465,6 +475,13 @@ class Transaction(PointerWriter):
         for start in range(0, len(paths), GARBAGE_FILES):
             listed = "\n".join(paths[start : start + GARBAGE_FILES])
             self.add_garbage(listed, kind="files", not_before=not_before, reason=reason)
+
+    def put_off_garbage(self, ids: Iterable[int], until: datetime) -> None:
+        """Somebody holds these tables: they are due again later, or when a named cut is dropped."""
+        chosen = list(ids)
+        if chosen:
+            g = tables.garbage
+            self.connection.execute(update(g).where(g.c.id.in_(chosen)).values(not_before=until))
 
     def drop_garbage(self, ids: Iterable[int]) -> None:
         """The files are gone."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable
-from datetime import UTC, datetime
+from collections.abc import Collection, Container, Iterable
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from spark_trickle.lake.jvm import Java
 from spark_trickle.lake.pins import is_pin
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import STREAM_TABLE_MARK, Pointer
+from spark_trickle.thresholds import HELD_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,28 +112,37 @@ def delete_added(session: SparkSession, metadata: Java, snapshots: list[int]) ->
 
 
 def delete_files(session: SparkSession, paths: Iterable[str]) -> None:
-    io = jvm.file_io(session)
-    for path in paths:
+    io, all_ = jvm.file_io(session), list(paths)
+    held = jvm.handles(session)
+    if len(all_) > 1 and held.class_of("org.apache.iceberg.io.SupportsBulkOperations").isInstance(io):
+        io.deleteFiles(held.strings(all_))
+        return
+    for path in all_:
         io.deleteFile(path)
 
 
-def sweep(session: SparkSession, store: CatalogStore) -> None:
+def sweep(session: SparkSession, store: CatalogStore, kinds: Collection[str] | None = None, limit: int = 1000) -> None:
     """Delete files that are garbage by now. One that cannot be deleted is tried again next time."""
-    done = []
-    for item in store.garbage(due=datetime.now(UTC)):
+    done: list[int] = []
+    held: list[int] = []
+    for item in store.garbage(datetime.now(UTC), limit, kinds):
         try:
             if item.kind == "file":
                 delete_files(session, [item.location])
             elif item.kind == "files":
                 delete_files(session, item.location.split("\n"))
-            elif item.kind != "table" or not _delete_table(session, store, item.location):
+            elif item.kind != "table":
+                continue
+            elif not _delete_table(session, store, item.location):
+                held.append(item.id)
                 continue
             done.append(item.id)
         except Exception as error:
             _log.warning("not deleted yet: %s (%s)", item.location, jvm.why(error))
-    if done:
+    if done or held:
         with store.write() as tx:
             tx.drop_garbage(done)
+            tx.put_off_garbage(held, datetime.now(UTC) + timedelta(seconds=HELD_SECONDS))
 
 
 def _delete_table(session: SparkSession, store: CatalogStore, location: str) -> bool:

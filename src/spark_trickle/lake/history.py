@@ -11,6 +11,7 @@ from spark_trickle.lake.tables import Lake
 from spark_trickle.model import SnapshotFacts
 
 _SNAPSHOT = "org.apache.iceberg.Snapshot"
+_ENTRY = "org.apache.iceberg.HistoryEntry"
 _FILE = "org.apache.iceberg.io.FileInfo"
 _SUFFIX = ".metadata.json"
 
@@ -52,7 +53,15 @@ def snapshots_of(lake: Lake, location: str) -> Snapshots:
     refs = metadata.refs().values()
     referred = frozenset(int(i) for i in held.pluck(refs, ("org.apache.iceberg.SnapshotRef", "snapshotId")))
     moments = [datetime.fromtimestamp(int(t) / 1000, UTC) for t in times]
-    found = (SnapshotFacts(i, m, is_current=i in line) for i, m in zip(ids, moments, strict=True))
+    # The one after it that is still there: its own successor may have expired.
+    until = dict(zip(ids, moments[1:], strict=False))
+    # Iceberg's own log knows of rollbacks, too. It begins after the last gap.
+    log = metadata.snapshotLog()
+    logged = [int(i) for i in held.pluck(log, (_ENTRY, "snapshotId"))]
+    since = [datetime.fromtimestamp(int(t) / 1000, UTC) for t in held.pluck(log, (_ENTRY, "timestampMillis"))]
+    until |= dict(zip(logged, since[1:], strict=False))
+    until.pop(current, None)
+    found = (SnapshotFacts(i, m, i in line, until.get(i)) for i, m in zip(ids, moments, strict=True))
     return Snapshots(current, tuple(found), referred, dict(metadata.properties()), dict(head.summary()))
 
 

@@ -130,6 +130,11 @@ class Handles:
         joined = self._joiner.join(items)
         return joined.split(_SEPARATOR) if joined else []
 
+    def strings(self, items: Iterable[str]) -> Java:
+        """A Java list of texts without line breaks, in one round trip."""
+        splitter = self.jvm.org.apache.iceberg.relocated.com.google.common.base.Splitter
+        return splitter.onPattern("\n").splitToList("\n".join(items))
+
     def lookup_function(self, table: Java) -> Java:
         """A java.util.function.Function that reads a java.util.Map; null for a missing key."""
         get = self.handle("java.util.Map", "get", "java.lang.Object").bindTo(table)

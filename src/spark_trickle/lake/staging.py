@@ -21,6 +21,7 @@ from spark_trickle.lake.feed import forget_scan, stage_scan
 from spark_trickle.lake.files import FileReader, FileState
 from spark_trickle.lake.jvm import Java, handles
 from spark_trickle.lake.positions import Committed, append_and_delete, replace_all, rewrite
+from spark_trickle.lake.protect import FOREVER
 from spark_trickle.model import Column, Pointer, TableName, TableOptions
 from spark_trickle.spark.names import quote
 from spark_trickle.spark.runtime import Local, collect_local
@@ -28,6 +29,8 @@ from spark_trickle.thresholds import LOCAL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_SNAPSHOT = "org.apache.iceberg.Snapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,11 @@ class Staging:
     def expire(self, snapshots: Sequence[int]) -> list[str]:
         """Take snapshots out of the table; gives the files that none of the others needs, which stay where they are."""
         held, table = handles(self.attempt.session), self.attempt.load(self.name)
+        refs = table.refs()
+        aged = {name: refs.get(name).maxSnapshotAgeMs() for name in held.text(refs.keySet())}
+        aged = {name: age for name, age in aged.items() if age is not None}
+        before = self._snapshots(table)
+        self._set_ages(table, dict.fromkeys(aged, FOREVER))
         gone = held.jvm.java.util.ArrayList()
         add = held.handle("java.util.Collection", "add", "java.lang.Object").bindTo(gone)
         # Its defaults would expire by age, too.
@@ -176,8 +184,24 @@ class Staging:
         for snapshot in snapshots:
             commit = commit.expireSnapshotId(snapshot)
         commit.commit()
+        self._set_ages(table, aged)
         self.location = table.operations().current().metadataFileLocation()
+        others = before - self._snapshots(table) - set(snapshots)
+        if others:  # somebody needs them
+            raise TrickleError("INTERNAL", f"Iceberg expired other snapshots of {self.name}, too: {sorted(others)}")
         return held.text(gone)
+
+    def _snapshots(self, table: Java) -> set[int]:
+        listed = table.operations().current().snapshots()
+        return set(map(int, handles(self.attempt.session).pluck(listed, (_SNAPSHOT, "snapshotId"))))
+
+    def _set_ages(self, table: Java, ages: Mapping[str, int]) -> None:
+        """How old the snapshots of branches may become. Iceberg asks them, too, whatever it was told to expire."""
+        if ages:
+            commit = table.manageSnapshots()
+            for name, age in ages.items():
+                commit = commit.setMaxSnapshotAgeMs(name, age)
+            commit.commit()
 
     def _record(self, made: Committed) -> Mapping[str, int]:
         """The numbers of the one snapshot that this step made."""

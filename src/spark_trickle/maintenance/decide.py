@@ -11,6 +11,7 @@ from spark_trickle.errors import Reason
 from spark_trickle.model import SnapshotFacts
 from spark_trickle.thresholds import (
     EXPIRED_AT_ONCE,
+    EXPIRED_PER_PASS,
     LOG_ENTRIES,
     MANY_DELETED,
     REWRITTEN_BYTES,
@@ -20,7 +21,12 @@ from spark_trickle.thresholds import (
 
 # Iceberg's own properties: what they say of a table goes before the lake's settings.
 MAX_AGE, MIN_SNAPSHOTS = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
+_FIVE_DAYS = timedelta(days=5)
 TARGET_SIZE, GC = "write.target-file-size-bytes", "gc.enabled"
+
+
+# How much later than a lease the cut may be that its refresh takes, and what clocks may differ by.
+CLOCKS = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,8 @@ class Rules:
         age, count = _number(properties.get(MAX_AGE)), _number(properties.get(MIN_SNAPSHOTS))
         found = self
         if age is not None or count is not None:
-            kept = timedelta(milliseconds=min(age or 0, 10**14))
+            # Without an age Iceberg takes five days.
+            kept = max(self.age, _FIVE_DAYS) if age is None else timedelta(milliseconds=min(age, 10**14))
             found = replace(found, age=kept, count=max(1, count or 1), at_least=True)
         target = _number(properties.get(TARGET_SIZE))
         expires = properties.get(GC, "true").lower() != "false"
@@ -63,8 +70,9 @@ class Need:
 
     rewrite: tuple[str, ...] = ()
     left: int = 0  # files that wait for the next pass: one pass is bounded
+    pieces: int = 1  # that their rows are to be written in
     expire: tuple[int, ...] = ()
-    reason: Reason | None = None
+    reason: Reason | None = None  # there is always one when there is something to do
 
     def __bool__(self) -> bool:
         return self.reason is not None
@@ -73,7 +81,7 @@ class Need:
 def need(files: Sequence[StoredFile], expire: tuple[int, ...], rules: Rules) -> Need:
     """`expire`: as `to_expire` gives."""
     chosen, why = to_rewrite(files, rules)
-    few = _bounded(chosen)
+    few = _bounded(chosen, rules.target_bytes)
     said = list(why)
     if len(few) < len(chosen):
         said.append(f"{len(chosen) - len(few)} of them in a later pass")
@@ -81,9 +89,13 @@ def need(files: Sequence[StoredFile], expire: tuple[int, ...], rules: Rules) -> 
         expire = ()  # a pass costs as much as a refresh: it waits for more
     if expire:
         kept = "or" if rules.at_least else "and"
-        said.append(f"{len(expire)} snapshots past the newest {rules.count} {kept} {shown(rules.age)}")
+        bound = f", {EXPIRED_PER_PASS} of them in this pass" if len(expire) > EXPIRED_PER_PASS else ""
+        said.append(f"{len(expire)} snapshots past the newest {rules.count} {kept} {shown(rules.age)}{bound}")
+        expire = expire[:EXPIRED_PER_PASS]  # the oldest first
     reason = Reason("MAINTENANCE", "; ".join(said)) if said else None
-    return Need(tuple(f.path for f in few), len(chosen) - len(few), expire, reason)
+    # By the table's own target, as they were chosen: pieces of another size would be chosen again.
+    pieces = max(1, round(sum(f.size for f in few) / rules.target_bytes))
+    return Need(tuple(f.path for f in few), len(chosen) - len(few), pieces, expire, reason)
 
 
 def to_rewrite(files: Sequence[StoredFile], rules: Rules) -> tuple[list[StoredFile], list[str]]:
@@ -130,7 +142,7 @@ def tier_of(size: int, target: int) -> int | None:
     return tier
 
 
-def _bounded(chosen: Sequence[StoredFile]) -> list[StoredFile]:
+def _bounded(chosen: Sequence[StoredFile], target: int) -> list[StoredFile]:
     """As many as one pass takes, whole partitions first come; at least two."""
     found: list[StoredFile] = []
     total = 0
@@ -139,6 +151,11 @@ def _bounded(chosen: Sequence[StoredFile]) -> list[StoredFile]:
             break
         found.append(file)
         total += file.size
+    last = found[-1] if found else None
+    if last is not None and len(found) < len(chosen) and last.live == last.rows:
+        group = (last.partition, tier_of(last.size, target))
+        if sum((f.partition, tier_of(f.size, target)) == group for f in found) == 1:
+            found.pop()  # by itself it would only be copied
     return found
 
 
@@ -148,12 +165,16 @@ def to_expire(
     frontiers: Collection[int],
     rules: Rules,
     now: datetime,
+    cuts: Collection[datetime] = (),
 ) -> tuple[int, ...]:
     """The snapshots that nobody needs. `snapshots` in the order they were made.
 
     `needed` are never expired: the current one, those of tags and branches, those at which a cut, a reader or a refresh
     stands. Of consumers, `frontiers` are kept, and what came after them, so that they can read step by step what
-    changed; one that is further behind than the change log reaches compares two snapshots.
+    changed; one that is further behind than the change log reaches compares two snapshots. About `cuts` refreshes of
+    consumers have begun that may publish what was current then as their frontier.
+
+    A snapshot grows old from the moment another one took its place: what a table was a week ago may be older.
     """
     if not rules.expires:
         return ()
@@ -164,8 +185,10 @@ def to_expire(
     gone = []
     for snapshot in snapshots:
         place = places.get(snapshot.id, rules.count)
-        young, near = now - snapshot.at < rules.age, place < rules.count
+        until = snapshot.until or snapshot.at
+        young, near = now - until < rules.age, place < rules.count
         stays = (young or near) if rules.at_least else (young and near)
+        stays = stays or any(snapshot.at - CLOCKS <= cut <= until + CLOCKS for cut in cuts)
         if stays or place <= reach or snapshot.id in needed or snapshot.id in frontiers:
             continue
         gone.append(snapshot.id)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from spark_trickle.catalog.changes import UpkeepChange
 from spark_trickle.catalog.connection import OutcomeUnknown
 from spark_trickle.catalog.frontier import location_of
-from spark_trickle.catalog.leases import Lease
+from spark_trickle.catalog.leases import Lease, is_held
 from spark_trickle.catalog.reader import unknown
 from spark_trickle.catalog.retention import trim_history
 from spark_trickle.errors import TrickleError
@@ -36,13 +36,15 @@ from spark_trickle.maintenance.decide import (
     superseded,
     to_expire,
 )
-from spark_trickle.model import Action, Pointer, StreamTable, TableName
+from spark_trickle.maintenance.needed import held_snapshots, named_versions, reads
+from spark_trickle.model import LAKE, Action, Pointer, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut, foreign
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.results import HistoryEntry, Upkeep
 from spark_trickle.schedule import parse_duration
 from spark_trickle.spark.analyze import spark_error
+from spark_trickle.thresholds import SWEPT_AT_ONCE
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +71,8 @@ class Looked:
 class Maintainer:
     refresher: Refresher
     _seen: dict[int, str] = field(default_factory=dict)  # metadata files that were looked at, by id of the table
+    _planned: dict[int, int] = field(default_factory=dict)  # snapshots whose files need nothing, by id of the table
+    _served: TableName | None = None  # whose turn it was last
     _trimmed_at: float = -math.inf
 
     # -- what is asked for -----------------------------------------------------------------------------------------
@@ -82,24 +86,30 @@ class Maintainer:
         found = []
         for owner in (known[n] for n in names or sorted(known)):
             found += self._look_only(owner) if dry_run else self._pass(owner, by)
+        if not dry_run:
+            sweep(self.refresher.lake.session, self.refresher.store)
         if not dry_run and not names:
             self._trimmed_at = -math.inf
             self._trim_history()
         return found
 
     def next(self, by: str) -> list[Upkeep]:
-        """A pass for the first stream table that needs one; nothing if none does.
+        """A pass for the next stream table that needs one, in turn; nothing if none does.
 
         One that has not moved since it was looked at needs no more than it did then.
         """
         self._trim_history()
-        for owner in self.refresher.known().values():
+        sweep(self.refresher.lake.session, self.refresher.store, limit=SWEPT_AT_ONCE)
+        known = self.refresher.known()
+        for name in sorted(known, key=lambda n: (self._served is not None and n <= self._served, n)):
+            owner = known[name]
             at = {t.id: t.published_pointer or "" for t in (owner, *owner.states)}
             if at.items() <= self._seen.items():
                 continue
             needed = any(looked.need for looked in self._look_all(owner, datetime.now(UTC)))
             self._seen |= at
             if needed:
+                self._served = name
                 return self._pass(owner, by)
         return []
 
@@ -136,12 +146,15 @@ class Maintainer:
     def _look_all(self, owner: StreamTable, now: datetime) -> Iterable[Looked]:
         for table in (owner, *owner.states):
             try:
-                yield self._look(table, now)
+                yield self._look(table, now, sparing=True)
             except (TrickleError, _LeftAlone) as error:
                 _log.debug("%s is left alone: %s", table.name, error)
 
-    def _look(self, table: StreamTable, now: datetime) -> Looked:
-        """What a table needs; _LeftAlone when it is not as we left it."""
+    def _look(self, table: StreamTable, now: datetime, *, sparing: bool = False) -> Looked:
+        """What a table needs; _LeftAlone when it is not as we left it.
+
+        `sparing`: its files are not planned again for a few new ones.
+        """
         r = self.refresher
         pointer = r.store.pointers(names=[table.name]).get(table.name)
         if pointer is None or table.published_snapshot is None or not table.file_schema:
@@ -151,11 +164,23 @@ class Maintainer:
             raise _LeftAlone(f"the next refresh recomputes it: {others}")
         held = snapshots_of(r.lake, pointer.location)
         rules = self.rules.of(held.properties)
-        if not held.few_files(rules.min_files):
+        files: tuple[FileState, ...] = ()
+        stored: list[StoredFile] = []
+        planned = not (held.few_files(rules.min_files) or (sparing and self._few_new(table, pointer, rules)))
+        if planned:
             files, stored = self._files(table, pointer, held.current)
-        else:
-            files, stored = (), []
-        return Looked(table, pointer, need(stored, self._expirable(table, held, rules, now), rules), held.files, files)
+        found = need(stored, self._expirable(table, held, rules, now), rules)
+        if found.rewrite:
+            self._planned.pop(table.id, None)
+        elif planned:
+            self._planned[table.id] = held.current
+        return Looked(table, pointer, found, held.files, files)
+
+    def _few_new(self, table: StreamTable, pointer: Pointer, rules: Rules) -> bool:
+        """Whether fewer files have come than are merged, data and deletes, since those there are needed nothing."""
+        then = self._planned.get(table.id)
+        commits = None if then is None else self.refresher.lake.history(pointer.location).since(then)
+        return commits is not None and sum(c.files_added for c in commits) < rules.min_files
 
     def _files(
         self, table: StreamTable, pointer: Pointer, snapshot: int
@@ -173,14 +198,13 @@ class Maintainer:
 
     def _expirable(self, table: StreamTable, held: Snapshots, rules: Rules, now: datetime) -> tuple[int, ...]:
         """The snapshots of a table that nobody needs."""
-        r = self.refresher
+        r, known = self.refresher, self.refresher.known().values()
+        # In this order: a refresh that ends meanwhile is in what comes after.
+        cuts = r.store.leased_at([f"stream_table:{t.id}" for t in known if reads(t, table.name)], now)
+        needed = {held.current, *held.referred, *named_versions(r.lake, table.name, known)}
+        needed |= held_snapshots(r.store, r.lake, table.name)
         frontiers = r.store.frontiers_at(table.name)
-        needed = {held.current, *held.referred}
-        for location in r.store.held_at(table.name).values():
-            there = r.lake.facts(location).snapshot_id
-            if there is not None:
-                needed.add(there)
-        return to_expire(held.snapshots, needed, frontiers, rules, now)
+        return to_expire(held.snapshots, needed, frontiers, rules, now, cuts)
 
     # -- doing -----------------------------------------------------------------------------------------------------
 
@@ -203,8 +227,6 @@ class Maintainer:
                     found.append(self._failed(owner, table, spark_error(error)))
         finally:
             r.heartbeat.give_back(lease)
-        if r.store.garbage(datetime.now(UTC), limit=1):
-            sweep(r.lake.session, r.store)
         return found
 
     def _failed(self, owner: StreamTable, table: StreamTable, error: TrickleError) -> Upkeep:
@@ -224,7 +246,7 @@ class Maintainer:
             looked = self._look(table, started)
         found = looked.need
         if found.reason is None:
-            deleted = self._delete_metadata(table, looked.pointer.location)
+            deleted = self._delete_metadata(table, lease, looked.pointer.location)
             said = _NOTHING if not deleted else "old metadata files"
             return Upkeep(str(table.name), bool(deleted), said, looked.files, metadata_deleted=deleted)
         by_path = {f.path: f for f in looked.states}
@@ -232,14 +254,15 @@ class Maintainer:
         size = sum(f.size for f in chosen)
         with r.attempts.begin({table.name: looked.pointer}) as attempt:
             attempt.apply(r.pins(table))  # names may differ in case alone
-            attempt.tune(small=size <= r.settings.target_file_size)
+            attempt.tune(small=found.pieces == 1)
             staging = Staging.onto(attempt, table.name, table.file_schema)
             before = staging.head
             assert before is not None
+            base = (before, looked.pointer.location)
             try:
                 if chosen:
                     with stages("rewrite"):
-                        staging.rewrite(chosen, max(1, round(size / r.settings.target_file_size)))
+                        staging.rewrite(chosen, found.pieces)
                 garbage: list[str] = []
                 if found.expire:
                     with stages("expire"):
@@ -256,20 +279,24 @@ class Maintainer:
                     snapshots_expired=len(found.expire),
                     files_unneeded=len(garbage),
                 )
-                change = self._change(staging, table, before, garbage, result, stages, started, by)
+                change = self._change(staging, table, base, garbage, result, stages, started, by)
                 with stages("publish"):
                     publish(r.store, r.lake, [Member(table.name, lease, change, staging)], probe=r.probe)
             except BaseException as error:
                 self._discard(staging, error)
+                if isinstance(error, TrickleError) and error.code == "PUBLISH_CONFLICT":
+                    # A commit of somebody else came in between, or the tag of a named cut.
+                    self._seen.pop(table.id, None)
+                    raise _LeftAlone(f"it is left for the next pass: {error.message}") from error
                 raise
-        deleted = self._delete_metadata(table, staging.location)
+        deleted = self._delete_metadata(table, lease, staging.location)
         return replace(result, metadata_deleted=deleted, seconds=round(stages.total, 4))
 
     def _change(
         self,
         staging: Staging,
         table: StreamTable,
-        before: int,
+        before: tuple[int, str],
         garbage: Sequence[str],
         result: Upkeep,
         stages: Stages,
@@ -311,15 +338,18 @@ class Maintainer:
         except Exception as second:
             _log.warning("files of failed maintenance of %s stay behind: %s", staging.name, why(second))
 
-    def _delete_metadata(self, table: StreamTable, location: str) -> int:
+    def _delete_metadata(self, table: StreamTable, lease: Lease, location: str) -> int:
         """Metadata files that were replaced some time ago, and at which no cut and no attempt stands.
 
-        Under the lease of the table: nobody else makes one of them the current one.
+        Under the lease of the table: nobody else makes one of them the current one. A pass that was paused for long has
+        lost it, perhaps, and the table is at a file that it does not know.
         """
         r = self.refresher
-        held = {location, *r.store.held_at(table.name).values()}
-        names = {place.rpartition("/")[2] for place in held}  # a listing may spell the folder in another way
         listed = metadata_files(r.lake, location)
+        held = r.store.held_at(table.name)
+        if held.get(LAKE) != location or not is_held(r.store, lease):
+            return 0
+        names = {place.rpartition("/")[2] for place in held.values()}  # a listing may spell the folder in another way
         by_name = {path.rpartition("/")[2]: path for path, _ in listed}
         limit = datetime.now(UTC) - self._grace
         old = superseded([(path.rpartition("/")[2], at) for path, at in listed], names, limit)

@@ -16,6 +16,7 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from spark_trickle.catalog.reader import unknown
+from spark_trickle.catalog.retention import deleted_until
 from spark_trickle.catalog.rows import LogEntry
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake import changelog
@@ -217,6 +218,9 @@ class ChangeReader:
             published = self.refresher.store.published_at(now.table.id, since.astimezone(UTC))
             if published is None:
                 return None
+            forgotten = deleted_until(self.refresher.store, now.table.id)
+            if forgotten is not None and published[1] < forgotten:
+                raise _gone(f"what {name} was at {since}", "the history of that time was deleted")
             return self._there(now, published[0], f"what {name} was at {since}")
         if isinstance(since, bool) or not isinstance(since, int):
             raise TrickleError("INVALID_SINCE", f"{since!r} is not a snapshot id, a time or a token")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import changelog
@@ -19,6 +18,7 @@ from spark_trickle.lake.tables import Lake
 from spark_trickle.model import InputKind, StreamTable, TableName
 from spark_trickle.refresh.inputs import Feeds
 from spark_trickle.refresh.stages import Stages
+from spark_trickle.thresholds import SWEPT_BY_REFRESH
 
 _log = logging.getLogger(__name__)
 
@@ -41,16 +41,16 @@ def hand_over(
             staging.log = changelog.write(attempt.session, pinned, delta, attempt.slot.catalog)
 
 
-def trim(store: CatalogStore, lake: Lake, tables: Iterable[StreamTable]) -> None:
+def trim(store: CatalogStore, lake: Lake, tables: Iterable[StreamTable], most: int = SWEPT_BY_REFRESH) -> None:
     """After these stream tables moved on or were dropped: forget what all consumers of their inputs have passed.
 
     Entries become garbage in one transaction, and the files go afterwards: a crash in between leaves a note of them.
+    What upkeep left is not for a refresh to delete, which holds leases: that is much at once.
     Nothing here can undo the publish, so a failure is only said.
     """
     try:
         _trim(store, lake, {d.input for t in tables for d in t.reads if d.kind is InputKind.STREAM_TABLE})
-        if store.garbage(datetime.now(UTC), limit=1):
-            sweep(lake.session, store)
+        sweep(lake.session, store, ("file", "table"), most)
     except Exception as error:
         _log.warning("the change log was not trimmed: %s", why(error))
 

@@ -217,7 +217,7 @@ class Manager:
                 if late := tx.readers_of(t.name for t in doomed):
                     raise TrickleError("HAS_DEPENDENTS", f"{name} is read by {', '.join(map(str, late))}")
         r.protector.protect(sources_of(doomed))
-        trim(r.store, r.lake, doomed)
+        trim(r.store, r.lake, doomed, most=1000)
         return names
 
     def _is_taken(self, table: StreamTable) -> bool:

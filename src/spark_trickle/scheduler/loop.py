@@ -197,7 +197,9 @@ class Scheduler:
         if self._upkeep is not None and self._upkeep.is_alive():
             return
         waited = time.monotonic() - self._looked_at
-        if waited < (_UPKEEP_SECONDS if idle else _PATIENCE_SECONDS) and not (idle and self._more):
+        # What has waited for long is not one table, as a rule: more passes follow until nothing is found.
+        patience = _UPKEEP_SECONDS if idle or self._more else _PATIENCE_SECONDS
+        if waited < patience and not (idle and self._more):
             return
         self._upkeep = threading.Thread(target=self._run_upkeep, name="trickle-upkeep", daemon=True)
         self._upkeep.start()
