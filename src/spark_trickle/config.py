@@ -301,6 +301,12 @@ class Settings(BaseSettings):
         "at a cut.",
         json_schema_extra=LIVE,
     )
+    orphan_age: str = Field(
+        "1d",
+        description="How old a file in the folder of a stream table must be before maintenance deletes it because "
+        "nothing refers to it. It looks for such files after a process has died.",
+        json_schema_extra=LIVE,
+    )
     history_retain: str = Field(
         "30d",
         description="How long refreshes stay in the history. The totals of `/metrics` go on counting them.",
@@ -524,7 +530,7 @@ class Settings(BaseSettings):
             raise ValueError("no such time zone; write it as UTC or Europe/Berlin") from None
         return value
 
-    @field_validator("retain", "reader_grace", "history_retain")
+    @field_validator("retain", "reader_grace", "orphan_age", "history_retain")
     @classmethod
     def _duration(cls, value: str) -> str:
         try:

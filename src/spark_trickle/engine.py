@@ -58,7 +58,7 @@ from spark_trickle.results import (
     Upkeep,
     Verification,
 )
-from spark_trickle.schedule import check_schedule
+from spark_trickle.schedule import check_schedule, parse_duration
 from spark_trickle.scheduler.decide import ENABLED
 from spark_trickle.scheduler.loop import Listener, Scheduler
 from spark_trickle.scheduler.reload import Reloader
@@ -131,7 +131,7 @@ class Trickle:
             self.maintainer = Maintainer(self.refresher)
             self._changes = ChangeReader(self.refresher, self.spark)
             upkeep = partial(self.maintainer.next, "schedule")
-            self._scheduler = Scheduler(self.refresher, partial(clean_up, session, self.store, lake), upkeep=upkeep)
+            self._scheduler = Scheduler(self.refresher, self._clean_up, upkeep=upkeep)
             opened.callback(self._scheduler.stop)
             self._watch = Watch(
                 self.store,
@@ -142,7 +142,7 @@ class Trickle:
             )
             opened.callback(self._watch.stop)
             self._cuts = Cuts(self.spark, settings, self.store, attempts, lake)
-            clean_up(session, self.store, lake)
+            self._clean_up()
             self._opened = opened.pop_all()
 
     # -- stream tables ---------------------------------------------------------------------------------------------
@@ -594,6 +594,11 @@ class Trickle:
 
     def _full(self, name: str | None) -> str | None:
         return None if name is None else str(self._name(name))
+
+    def _clean_up(self) -> tuple[str, ...]:
+        """Close the books of dead processes."""
+        r, age = self.refresher, timedelta(seconds=parse_duration(self.settings.orphan_age))
+        return clean_up(r.lake.session, self.store, r.lake, age)
 
     def _session_object(self, error: TrickleError, text: str) -> TrickleError:
         """Say so when the unknown table or function exists in the caller's session only."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from spark_trickle import Action, Trickle
+from spark_trickle.catalog.recovery import ORPHANS, note_orphans
 from spark_trickle.lake import jvm
 from spark_trickle.lake.cleanup import delete_files
 from spark_trickle.model import TableName
@@ -72,3 +76,51 @@ def test_many_files_are_deleted_at_once(lake: Trickle, tmp_path: Path) -> None:
     delete_files(lake.spark, [f"file:{paths[-1]}"])
     delete_files(lake.spark, (f"file:{p}" for p in paths))
     assert not any(p.exists() for p in paths)
+
+
+def test_files_that_a_dead_process_left_without_a_commit(lake: Trickle) -> None:
+    """Only what is old goes, and only what neither the table, a cut nor the garbage refers to."""
+    lake.create_stream_table("s.orphaned", "SELECT v, count(*) AS n FROM s.t GROUP BY v", partitioned_by=["v"])
+    lake.create_cut("orphans")
+    lake.sql("UPDATE s.t SET v = v + 1 WHERE id < 9")
+    lake.refresh("s.orphaned", "DIFFERENTIAL")
+    folder = folder_of(lake, "s.orphaned")
+    there = {f for f in folder.rglob("*") if f.is_file()}
+    data = next(f for f in there if f.suffix == ".parquet")
+    manifest = next(f for f in there if f.suffix == ".avro")
+    left = [data.with_name(f"left-{data.name}"), manifest.with_name(f"left-{manifest.name}")]
+    for file, like in zip(left, (data, manifest), strict=True):
+        file.write_bytes(like.read_bytes())
+    young = data.with_name("young.parquet")
+    young.write_bytes(b"of a writer that is not done")
+    for file in there.union(left):
+        os.utime(file, (time.time() - 7200, time.time() - 7200))
+
+    before = lake.refresher.settings
+    lake.refresher.settings = before.model_copy(update={"orphan_age": "1h"})
+    try:
+        id_ = lake.store.find(TableName.of("s.orphaned")).id
+        assert lake.maintainer.delete_orphans() == 0, "nobody died"
+        note_orphans(lake.store, [id_, id_, 999_999], timedelta(0))
+        with lake.refresher.heartbeat.holding([f"stream_table:{id_}"], 5):
+            assert lake.maintainer.delete_orphans() == 0, "a refresh is running"
+        assert lake.maintainer.delete_orphans() == 2
+        assert not lake.store.garbage(kinds=(ORPHANS,))
+    finally:
+        lake.refresher.settings = before
+    assert {f for f in folder.rglob("*") if f.is_file()} >= there | {young}
+    assert not any(file.exists() for file in left)
+    with lake.cut("orphans") as cut:
+        assert cut.sql("SELECT sum(n) FROM s.orphaned").collect()[0][0] == 40
+    assert lake.verify("s.orphaned").equal
+    lake.drop_cut("orphans")
+
+
+def test_a_death_is_noted_once_while_its_files_are_young(lake: Trickle) -> None:
+    for _ in range(3):
+        note_orphans(lake.store, [7, 8], timedelta(hours=1))
+    noted = lake.store.garbage(kinds=(ORPHANS,))
+    assert sorted(g.location for g in noted) == ["stream_table:7", "stream_table:8"]
+    assert lake.store.garbage(datetime.now(UTC), kinds=(ORPHANS,)) == ()
+    with lake.store.write() as tx:
+        tx.drop_garbage(g.id for g in noted)

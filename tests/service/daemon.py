@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
     stopped = threading.Event()
     conf = {"spark.driver.extraJavaOptions": QUICK_JAVA}
     # Much is to be maintained, so that it meets every kill.
-    upkeep = {"compact_files": 2, "retain_snapshots": 3, "reader_grace": "5s"}
+    upkeep = {"compact_files": 2, "retain_snapshots": 3, "reader_grace": "5s", "orphan_age": "0s"}
     options = {"driver_memory": "1g", "shuffle_partitions": 2, "lease_seconds": a.lease, **upkeep}
     with connect(a.lake, master="local[2]", spark_conf=conf, **options) as tr:
         signal.signal(signal.SIGTERM, lambda *_: stopped.set())

@@ -111,16 +111,17 @@ def pause(folder: Path, world: World, point: str) -> float:
 
 
 def check(tr: Trickle, world: World) -> list[str]:
-    """As it is, then after cleaning up, as whoever leads next does."""
+    """As it is, then after cleaning up, as whoever leads next does, and what upkeep does before anything else."""
     found = faults(tr, world.names)
     tr._scheduler.recover()
+    tr.maintainer.delete_orphans()
     return found + leftovers(tr)
 
 
 def run(kills: int, seed: int, folder: Path, say: Callable[[str], None] = print) -> Kills:
     rnd = random.Random(seed)
     done = Kills()
-    with connect(folder / "lake", lease_seconds=LEASE, **LAKE) as tr:
+    with connect(folder / "lake", lease_seconds=LEASE, orphan_age="0s", **LAKE) as tr:
         world = World(tr, rnd, only=CHAIN)
         world.make("1s")
         points = list(POINTS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, select, update
@@ -74,3 +76,22 @@ def recover(store: CatalogStore) -> Recovery:
                 )
                 catalogs.setdefault(row["catalog_name"], []).append(pointer)
     return Recovery(failed, tuple(Leftover(name, tuple(found)) for name, found in catalogs.items()))
+
+
+ORPHANS = "orphans"  # a kind of garbage: `location` is the lease of a table whose folder is to be looked through
+
+
+def note_orphans(store: CatalogStore, ids: Iterable[int], age: timedelta) -> None:
+    """A process died that worked on these tables; files are looked for when they are older than `age`.
+
+    Noted once in that time: then the files of all deaths since are old enough.
+    """
+    now = datetime.now(UTC)
+    noted = {g.location for g in store.garbage(kinds=(ORPHANS,)) if g.created_at > now - age}
+    new = sorted({f"stream_table:{id_}" for id_ in ids} - noted)
+    if new:
+        with store.write() as tx:
+            for location in new:
+                tx.add_garbage(
+                    location, kind=ORPHANS, not_before=now + 2 * age, reason="a process died that wrote to it"
+                )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from spark_trickle.catalog.recovery import recover
+from spark_trickle.catalog.recovery import note_orphans, recover
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import jvm
 from spark_trickle.lake.changelog import log_folder
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def clean_up(session: SparkSession, store: CatalogStore, lake: Lake) -> tuple[str, ...]:
-    """Close the books of dead processes; returns the refresh ids that were found unfinished."""
+def clean_up(session: SparkSession, store: CatalogStore, lake: Lake, age: timedelta) -> tuple[str, ...]:
+    """Close the books of dead processes; returns the refresh ids that were found unfinished.
+
+    `age` is that of files which maintenance then looks for, because nothing refers to them.
+    """
     found = recover(store)
     dead = {leftover.catalog for leftover in found.leftovers}
-    ours = {part.name for table in store.stream_tables() for part in (table, *table.states)}
+    ours = {part.name: part.id for table in store.stream_tables() for part in (table, *table.states)}
     for leftover in found.leftovers:
         live = store.pointers()
         never_published = []
@@ -48,6 +51,7 @@ def clean_up(session: SparkSession, store: CatalogStore, lake: Lake) -> tuple[st
             tx.drop_catalog(leftover.catalog)
             for pointer in never_published:  # deleted below, unless a catalog has it under another name
                 tx.add_garbage(pointer.location, kind="table", reason=f"{pointer.name} was never published")
+    note_orphans(store, (ours[p.name] for gone in found.leftovers for p in gone.pointers if p.name in ours), age)
     sweep(session, store)
     return found.failed
 

@@ -20,12 +20,14 @@ from spark_trickle.catalog.connection import OutcomeUnknown
 from spark_trickle.catalog.frontier import location_of
 from spark_trickle.catalog.leases import Lease, is_held
 from spark_trickle.catalog.reader import unknown
+from spark_trickle.catalog.recovery import ORPHANS
 from spark_trickle.catalog.retention import trim_history
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.cleanup import delete_files, sweep
 from spark_trickle.lake.files import FileReader, FileState
 from spark_trickle.lake.history import Snapshots, metadata_files, snapshots_of
 from spark_trickle.lake.jvm import why
+from spark_trickle.lake.orphans import delete_orphans
 from spark_trickle.lake.publish import Member, publish
 from spark_trickle.lake.staging import Staging
 from spark_trickle.maintenance.decide import (
@@ -88,6 +90,7 @@ class Maintainer:
             found += self._look_only(owner) if dry_run else self._pass(owner, by)
         if not dry_run:
             sweep(self.refresher.lake.session, self.refresher.store)
+            self.delete_orphans()
         if not dry_run and not names:
             self._trimmed_at = -math.inf
             self._trim_history()
@@ -100,6 +103,7 @@ class Maintainer:
         """
         self._trim_history()
         sweep(self.refresher.lake.session, self.refresher.store, limit=SWEPT_AT_ONCE)
+        self.delete_orphans()
         known = self.refresher.known()
         for name in sorted(known, key=lambda n: (self._served is not None and n <= self._served, n)):
             owner = known[name]
@@ -112,6 +116,33 @@ class Maintainer:
                 self._served = name
                 return self._pass(owner, by)
         return []
+
+    def delete_orphans(self) -> int:
+        """Delete the files that dead processes left in the folders of tables they worked on, when they are old."""
+        r, now = self.refresher, datetime.now(UTC)
+        due = {g.location: g.id for g in r.store.garbage(now, kinds=(ORPHANS,))}
+        before = now - timedelta(seconds=parse_duration(r.settings.orphan_age))
+        deleted, known = 0, r.known() if due else {}
+        there = {f"stream_table:{part.id}" for owner in known.values() for part in (owner, *owner.states)}
+        done = [due.pop(gone) for gone in due.keys() - there]  # dropped: their folders go as a whole
+        for owner in known.values():
+            parts = [part for part in (owner, *owner.states) if f"stream_table:{part.id}" in due]
+            lease = r.heartbeat.take(f"stream_table:{owner.id}") if parts else None
+            if lease is None:
+                continue
+            try:
+                for part in parts:
+                    deleted += delete_orphans(r.lake, r.store, part.name, before)
+            except Exception as error:
+                _log.warning("files of dead processes stay behind: %s", why(error))
+                continue
+            finally:
+                r.heartbeat.give_back(lease)
+            done += [due[f"stream_table:{part.id}"] for part in parts]
+        if done:
+            with r.store.write() as tx:
+                tx.drop_garbage(done)
+        return deleted
 
     def _trim_history(self) -> None:
         """Delete old history, now and then."""

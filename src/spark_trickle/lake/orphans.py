@@ -1,0 +1,85 @@
+"""Files that nothing refers to: what a process wrote for a commit that it did not live to make.
+
+The books of a dead process tell which tables it worked on (`catalog/recovery.py`). Their folders are listed when its
+files are old: other engines may be writing there as well, and nothing refers to the files of their commits yet, either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from spark_trickle.catalog.store import CatalogStore
+from spark_trickle.lake import jvm
+from spark_trickle.lake.cleanup import delete_files
+from spark_trickle.lake.tables import Lake
+from spark_trickle.model import LAKE, TableName
+
+_CONTENT = ("org.apache.iceberg.ContentFile", "location")
+_MANIFEST = ("org.apache.iceberg.ManifestFile", "path")
+_LISTED = "org.apache.iceberg.io.FileInfo"
+
+
+def delete_orphans(lake: Lake, store: CatalogStore, name: TableName, before: datetime) -> int:
+    """Delete the data files and manifests of a table that nothing refers to and that were written before a time.
+
+    Under the lease of the table: nobody else of ours writes to it.
+    """
+    held = store.held_at(name)
+    if LAKE not in held:
+        return 0
+    folder = str(lake.metadata(held[LAKE]).location())
+    old = {path.rpartition("/")[2]: path for path in _listed(lake, folder, before)}
+    unknown = set(old) - _known(lake, name, held.values()) - _garbage(store) if old else set()
+    delete_files(lake.session, [old[file] for file in sorted(unknown)])
+    return len(unknown)
+
+
+def _listed(lake: Lake, folder: str, before: datetime) -> list[str]:
+    """A listing may spell the folder in another way than metadata does: files are told by their names."""
+    from py4j.protocol import Py4JError
+
+    handles, io = jvm.handles(lake.session), jvm.file_io(lake.session)
+    found = []
+    for part in ("data", "metadata"):
+        try:
+            listed = handles.jvm.java.util.ArrayList()
+            handles.iterables.addAll(listed, io.listPrefix(f"{folder}/{part}"))
+        except Py4JError:  # no such folder, or storage that cannot be listed
+            continue
+        times = handles.pluck(listed, (_LISTED, "createdAtMillis"))
+        for path, at in zip(handles.pluck(listed, (_LISTED, "location")), times, strict=True):
+            # Metadata files and statistics have a cleaning of their own, or somebody else's.
+            ours = path.endswith(".avro") if part == "metadata" else not path.endswith(".crc")
+            if ours and datetime.fromtimestamp(int(at) / 1000, UTC) < before:
+                found.append(path)
+    return found
+
+
+def _known(lake: Lake, name: TableName, locations: Iterable[str]) -> set[str]:
+    """The names of files that the lake, an attempt or a cut refers to."""
+    handles, io, read = jvm.handles(lake.session), jvm.file_io(lake.session), jvm.manifests(lake.session)
+    known: set[str] = set()
+    for location in locations:
+        metadata, table = lake.metadata(location), lake.table(location, str(name))
+        for snapshot in metadata.snapshots():
+            known.add(str(snapshot.manifestListLocation()).rpartition("/")[2])
+            for listed, files in (
+                (snapshot.dataManifests(io), read.dataFiles),
+                (snapshot.deleteManifests(io), read.deleteFiles),
+            ):
+                paths = [path.rpartition("/")[2] for path in handles.pluck(listed, _MANIFEST)]
+                if not known.issuperset(paths):  # most manifests are those of the snapshot before
+                    new = handles.jvm.java.util.ArrayList()
+                    for n, path in enumerate(paths):
+                        if path not in known:
+                            new.add(listed.get(n))
+                    known.update(path.rpartition("/")[2] for path in handles.pluck(files(new, table), _CONTENT))
+                    known.update(paths)
+    return known
+
+
+def _garbage(store: CatalogStore) -> set[str]:
+    """Files that are deleted in their time."""
+    found = store.garbage(kinds=("file", "files"), limit=1_000_000)
+    return {path.rpartition("/")[2] for g in found for path in g.location.split("\n")}
