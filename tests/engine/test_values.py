@@ -247,3 +247,26 @@ def test_small_differences_are_differences(module_tr: Trickle) -> None:
     tr.sql("DELETE FROM s.days WHERE id = 1")
     tr.refresh("s.d")
     assert tr.verify("s.d").equal
+
+
+def test_distinct_constants_are_counted_once(tr: Trickle) -> None:
+    """Iceberg answers count(DISTINCT 'a') from its metadata, and counts rows then, unless it is told not to."""
+    tr.sql("CREATE TABLE s.few (k INT, d DOUBLE)")
+    queries = {
+        "alone": "SELECT count(DISTINCT 'a') AS n FROM s.few",
+        "compared": "SELECT k FROM s.few WHERE k = (SELECT count(DISTINCT 'a') FROM s.few)",
+        "sums": "SELECT count(DISTINCT 1, 'a') AS n, sum(DISTINCT 5) AS s FROM s.few",
+        "signs": "SELECT CAST(min(d) AS STRING) AS low, CAST(max(d) AS STRING) AS high FROM s.few",
+    }
+    tr.sql("INSERT INTO s.few VALUES (1, 0.0D)")
+    for name, query in queries.items():
+        tr.create_stream_table(f"s.{name}", query, mode="differential")
+        tr.create_stream_table(f"s.{name}_full", query, mode="full")
+    tr.sql("INSERT INTO s.few VALUES (1, 0.0D)")
+    for name, query in queries.items():
+        for table in (f"s.{name}", f"s.{name}_full"):
+            tr.refresh(table)
+            same(tr, table, query)
+            assert tr.verify(table, deep=True).equal
+    assert [tuple(r) for r in tr.sql(queries["alone"]).collect()] == [(1,)]
+    assert [tuple(r) for r in tr.sql(queries["signs"]).collect()] == [("0.0", "0.0")]

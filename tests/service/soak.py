@@ -2,8 +2,9 @@
 
 Twelve stream tables, five deep, over a million rows, with schedules from 5 s to 60 s. `trickle up` keeps them fresh
 while a writer commits every 2 s, 500 changed rows in all. Every second the age of each stream table is looked at: it
-should be within its schedule plus one refresh. At random moments one is verified. Growth of memory, open
-files and files on disk is printed.
+should be within its schedule plus one refresh. At twenty random moments the lake is kept as it is then, by hard links;
+when the load is over, each stream table is verified at each of these moments. Growth of memory, open files and files on
+disk is printed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -21,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,6 +104,7 @@ class Soak:
     wrong: list[str] = field(default_factory=list)
     verified: int = 0
     commits: int = 0
+    moments: list[Path] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -123,9 +127,12 @@ class Soak:
                 if service.poll() is None:
                     os.killpg(service.pid, signal.SIGKILL)
                     service.wait()
-            for name in NAMES:
-                self._verify(tr, name)
+            self._verify(tr, "at the end")
             self._tell(tr)
+        with connect(self.folder / "other", **conf):  # Spark goes on while lakes come and go
+            for n, moment in enumerate(self.moments):
+                self._verify_moment(lake, moment, f"at moment {n}", conf)
+        say(f"{self.verified} verified")
 
     def _service(self, lake: Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", "from spark_trickle.cli import main; main()", "--lake", str(lake), "up"]
@@ -160,11 +167,11 @@ class Soak:
                     self.seen[s.name].look(s.lag_seconds, s.target_seconds, s.last_seconds or 0.0)
             if now >= minute:
                 self.growth.append(Growth.of(service.pid, lake, began))
-                say(f"{self.growth[-1]}; {self.share:.1%} fresh, {self.commits} commits, {self.verified} verified")
+                say(f"{self.growth[-1]}; {self.share:.1%} fresh, {self.commits} commits")
                 minute += 60
             if verify_at and now >= verify_at[0]:
                 verify_at.pop(0)
-                self._verify(tr, self.rnd.choice(NAMES))
+                self._keep(lake)
             time.sleep(1)
         self._over.set()
         writer.join()
@@ -182,11 +189,37 @@ class Soak:
                 self.wrong.append(f"a writer failed: {error}")
             self._over.wait(max(0.0, 2 - (time.monotonic() - at)))
 
-    def _verify(self, tr: Trickle, name: str) -> None:
-        found = tr.verify(name)
-        self.verified += 1
-        if not found.equal:
-            self.wrong.append(str(found))
+    def _keep(self, lake: Path) -> None:
+        """The lake as it is now: its catalog, then its files, which never change. What goes meanwhile is garbage."""
+        moment = self.folder / f"moment{len(self.moments)}"
+        moment.mkdir()
+        with (
+            closing(sqlite3.connect(lake / "catalog.db")) as catalog,
+            closing(sqlite3.connect(moment / "catalog.db")) as copy,
+        ):
+            catalog.backup(copy)
+        with suppress(shutil.Error):
+            shutil.copytree(lake / "warehouse", moment / "warehouse", copy_function=os.link)
+        self.moments.append(moment)
+
+    def _verify_moment(self, lake: Path, moment: Path, when: str, conf: dict[str, Any]) -> None:
+        """In the place of the lake: its metadata has whole paths."""
+        aside = self.folder / "aside"
+        lake.rename(aside)
+        moment.rename(lake)
+        try:
+            with connect(lake, **conf) as tr:
+                self._verify(tr, when)
+        finally:
+            shutil.rmtree(lake)
+            aside.rename(lake)
+
+    def _verify(self, tr: Trickle, when: str) -> None:
+        for name in NAMES:
+            found = tr.verify(name)
+            self.verified += 1
+            if not found.equal:
+                self.wrong.append(f"{when}: {found}")
 
     @property
     def share(self) -> float:
@@ -205,7 +238,7 @@ class Soak:
             median = f"{statistics.median(took[name]):.2f} s" if took[name] else "-"
             fresh = 1 - s.late / max(s.looked, 1)
             say(f"{name:14} {s.target:6.0f} s {fresh:6.1%} {s.oldest:6.1f} s {len(took[name]):10} {median:>7}")
-        say(f"\n{dict(actions)}; {self.commits} commits; {self.verified} verified")
+        say(f"\n{dict(actions)}; {self.commits} commits")
         for growth in self.growth:
             say(str(growth))
         if self.share < COMPLIANCE:

@@ -104,6 +104,7 @@ def session_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "true",
         # A query gives what a stream table of it gives (`settings.py`).
         "spark.sql.cteRecursionAnchorRowsLimitToConvertToLocalRelation": "0",
+        "spark.sql.iceberg.aggregate-push-down.enabled": "false",
     }
     return conf | {k: v for k, v in settings.spark_conf.items() if k.startswith("spark.sql.")}
 

@@ -195,6 +195,7 @@ execution.pythonUDF.arrow.enabled = false | {_ROWS}
 execution.pythonUDF.pandas.intToDecimalCoercionEnabled = false | {_ROWS}
 execution.pyspark.binaryAsBytes = true | {_ROWS}
 legacy.execution.pythonUDF.pandas.conversion.enabled = false | {_ROWS}
+iceberg.aggregate-push-down.enabled = false | Iceberg takes count(DISTINCT 'a') for count(*), and 0.0 for -0.0
 iceberg.merge-schema = - | {_OURS}
 iceberg.check-nullability = - | {_OURS}
 iceberg.check-ordering = - | {_OURS}
@@ -290,6 +291,7 @@ ENGINE: dict[str, str] = {
     for key in (
         "cteRecursionAnchorRowsLimitToConvertToLocalRelation",
         "datetime.java8API.enabled",
+        "iceberg.aggregate-push-down.enabled",
         "limit.initialNumPartitions",
         "variable.substitute",
     )
