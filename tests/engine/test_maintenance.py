@@ -292,9 +292,11 @@ def test_a_definition_that_names_a_tag_or_a_version(tr: Trickle) -> None:
     other_session(tr).sql("ALTER TABLE lake.s.groups DROP TAG audited")
     tr.drop_stream_table("s.audited")
     for _ in range(2):
-        work(tr, 3, ["s.groups"])
+        work(tr, 4, ["s.groups", "s.over"])
+        assert tr.refresh("s.fixed", upstream=False).action is Action.FULL  # no frontier is at the version
         tr.maintain("s.groups")
-    assert tr.refresh("s.fixed", upstream=False).action is Action.FULL  # its snapshot is there
+    assert version in snapshots(tr, "s.groups")
+    assert tr.refresh("s.fixed", upstream=False).action is Action.FULL
     assert rows(tr.spark, "SELECT * FROM lake.s.fixed") == was
     tr.drop_stream_table("s.fixed")
 
