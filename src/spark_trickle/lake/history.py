@@ -67,18 +67,20 @@ def snapshots_of(lake: Lake, location: str) -> Snapshots:
 
 def metadata_files(lake: Lake, location: str) -> list[tuple[str, datetime]]:
     """The metadata files beside this one, each with the time it was written; none where storage cannot be listed."""
+    listed = listed_files(lake, location.rpartition("/")[0])
+    return [(path, at) for path, at in listed if path.endswith(_SUFFIX)]
+
+
+def listed_files(lake: Lake, folder: str) -> list[tuple[str, datetime]]:
+    """The files in a folder and below, each with the time it was written; none where storage cannot be listed."""
     from py4j.protocol import Py4JError
 
     held = handles(lake.session)
     try:
         listed = held.jvm.java.util.ArrayList()
-        held.iterables.addAll(listed, file_io(lake.session).listPrefix(location.rpartition("/")[0]))
+        held.iterables.addAll(listed, file_io(lake.session).listPrefix(folder))
     except Py4JError:
         return []
     paths = held.pluck(listed, (_FILE, "location"))
     times = held.pluck(listed, (_FILE, "createdAtMillis"))
-    return [
-        (path, datetime.fromtimestamp(int(at) / 1000, UTC))
-        for path, at in zip(paths, times, strict=True)
-        if path.endswith(_SUFFIX)
-    ]
+    return [(path, datetime.fromtimestamp(int(at) / 1000, UTC)) for path, at in zip(paths, times, strict=True)]

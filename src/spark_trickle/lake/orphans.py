@@ -7,17 +7,17 @@ files are old: other engines may be writing there as well, and nothing refers to
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.lake import jvm
 from spark_trickle.lake.cleanup import delete_files
+from spark_trickle.lake.history import listed_files
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import LAKE, TableName
 
 _CONTENT = ("org.apache.iceberg.ContentFile", "location")
 _MANIFEST = ("org.apache.iceberg.ManifestFile", "path")
-_LISTED = "org.apache.iceberg.io.FileInfo"
 
 
 def delete_orphans(lake: Lake, store: CatalogStore, name: TableName, before: datetime) -> int:
@@ -37,23 +37,10 @@ def delete_orphans(lake: Lake, store: CatalogStore, name: TableName, before: dat
 
 def _listed(lake: Lake, folder: str, before: datetime) -> list[str]:
     """A listing may spell the folder in another way than metadata does: files are told by their names."""
-    from py4j.protocol import Py4JError
-
-    handles, io = jvm.handles(lake.session), jvm.file_io(lake.session)
-    found = []
-    for part in ("data", "metadata"):
-        try:
-            listed = handles.jvm.java.util.ArrayList()
-            handles.iterables.addAll(listed, io.listPrefix(f"{folder}/{part}"))
-        except Py4JError:  # no such folder, or storage that cannot be listed
-            continue
-        times = handles.pluck(listed, (_LISTED, "createdAtMillis"))
-        for path, at in zip(handles.pluck(listed, (_LISTED, "location")), times, strict=True):
-            # Metadata files and statistics have a cleaning of their own, or somebody else's.
-            ours = path.endswith(".avro") if part == "metadata" else not path.endswith(".crc")
-            if ours and datetime.fromtimestamp(int(at) / 1000, UTC) < before:
-                found.append(path)
-    return found
+    data = [(path, at) for path, at in listed_files(lake, f"{folder}/data") if not path.endswith(".crc")]
+    # Metadata files and statistics have a cleaning of their own, or somebody else's.
+    manifests = [(path, at) for path, at in listed_files(lake, f"{folder}/metadata") if path.endswith(".avro")]
+    return [path for path, at in (*data, *manifests) if at < before]
 
 
 def _known(lake: Lake, name: TableName, locations: Iterable[str]) -> set[str]:
