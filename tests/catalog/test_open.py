@@ -242,6 +242,24 @@ def test_a_connection_lost_in_the_commit_is_told_apart(postgres_server: str) -> 
     other.close()
 
 
+@pytest.mark.postgres
+def test_a_process_that_is_paused_in_a_transaction_does_not_keep_its_locks(postgres_server: str) -> None:
+    from tests.postgres import fresh_database
+
+    url = fresh_database(postgres_server)
+    paused, other = open_catalog(url, busy_seconds=0.5), open_catalog(url)
+    with pytest.raises(TrickleError) as error, paused.write() as tx:  # noqa: PT012
+        tx.put_setting("a", "1")
+        with other.write() as others:  # waits for the row, until the server ends the first one
+            others.put_setting("a", "2")
+        tx.put_setting("a", "3")
+    assert code_of(error) == "CATALOG_UNAVAILABLE"
+    assert other.setting("a") == "2"
+    assert paused.setting("a") == "2", "it works again"
+    paused.close()
+    other.close()
+
+
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://u:geheim@h/d", "nonsense geheim"])
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(TrickleError) as error:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from spark_trickle import Trickle, connect
 from tests.fuzz.world import LAKE
-from tests.service.daemon import POINTS
+from tests.service.daemon import PAUSES, POINTS
 from tests.service.processes import Service
 from tests.service.world import CHAIN, World, faults, leftovers
 
@@ -141,7 +141,7 @@ def run(kills: int, seed: int, folder: Path, say: Callable[[str], None] = print)
             for fault in wrong:
                 say(f"  WRONG {fault}")
             if n % 10 == 9:
-                point = rnd.choice(points)
+                point = rnd.choice(PAUSES)
                 done.takeovers.append(pause(folder, world, point))
                 wrong = [f"after a pause at {point}: {f}" for f in check(tr, world)]
                 done.faults += wrong

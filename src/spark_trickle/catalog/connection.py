@@ -65,13 +65,24 @@ class Database:
     def _create_postgres(self) -> Engine:
         arguments = {"connect_timeout": 10, "application_name": "spark-trickle"}
         try:
-            return create_engine(self.url, connect_args=arguments, pool_size=4, max_overflow=28, pool_pre_ping=True)
+            engine = create_engine(self.url, connect_args=arguments, pool_size=4, max_overflow=28, pool_pre_ping=True)
         except ImportError as error:
             raise TrickleError(
                 "INVALID_SETTING",
                 "a PostgreSQL catalog needs the package psycopg",
                 hint="Install spark-trickle[postgres].",
             ) from error
+
+        @event.listens_for(engine, "connect")
+        def connect(dbapi_connection: Any, _record: Any) -> None:
+            # A process that is paused in a transaction would keep its locks, and nobody could take over.
+            # By a statement: poolers in front of PostgreSQL refuse it as a parameter of the connection.
+            dbapi_connection.autocommit = True
+            milliseconds = int(self._busy_seconds * 1000)
+            dbapi_connection.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
+            dbapi_connection.autocommit = False
+
+        return engine
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

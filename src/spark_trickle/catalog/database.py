@@ -22,7 +22,8 @@ _ONE_AT_A_TIME = threading.Lock()  # Alembic's context belongs to the process, n
 def open_catalog(url: str | URL, *, busy_seconds: float = 60.0) -> CatalogStore:
     """Open the catalog at `url` (sqlite:///path, postgresql://…); tables are made or upgraded where needed.
 
-    `busy_seconds` is how long a writer waits for another one on SQLite.
+    `busy_seconds` is how long a writer waits for another one on SQLite, and after how long PostgreSQL ends a
+    transaction of a process that does nothing.
     """
     database = Database(url, busy_seconds=busy_seconds)
     try:
