@@ -88,8 +88,10 @@ def test_files_that_a_dead_process_left_without_a_commit(lake: Trickle) -> None:
     there = {f for f in folder.rglob("*") if f.is_file()}
     data = next(f for f in there if f.suffix == ".parquet")
     manifest = next(f for f in there if f.suffix == ".avro")
-    left = [data.with_name(f"left-{data.name}"), manifest.with_name(f"left-{manifest.name}")]
-    for file, like in zip(left, (data, manifest), strict=True):
+    metadata = next(f for f in there if f.name.endswith(".metadata.json"))
+    like_these = (data, manifest, metadata)
+    left = [f.with_name(f"left-{f.name}") for f in like_these]
+    for file, like in zip(left, like_these, strict=True):
         file.write_bytes(like.read_bytes())
     young = data.with_name("young.parquet")
     young.write_bytes(b"of a writer that is not done")
@@ -104,7 +106,7 @@ def test_files_that_a_dead_process_left_without_a_commit(lake: Trickle) -> None:
         note_orphans(lake.store, [id_, id_, 999_999], timedelta(0))
         with lake.refresher.heartbeat.holding([f"stream_table:{id_}"], 5):
             assert lake.maintainer.delete_orphans() == 0, "a refresh is running"
-        assert lake.maintainer.delete_orphans() == 2
+        assert lake.maintainer.delete_orphans() == 3
         assert not lake.store.garbage(kinds=(ORPHANS,))
     finally:
         lake.refresher.settings = before

@@ -307,6 +307,14 @@ class CatalogReader(HistoryReader):
         found = self._rows(select(p.c.catalog_name, p.c.metadata_location).where(here))
         return {row["catalog_name"]: row["metadata_location"] for row in found if row["metadata_location"]}
 
+    def locations_of(self, name: TableName) -> set[str]:
+        """All metadata files of a table that the catalog refers to: also those that frontiers were taken at."""
+        d, s = tables.dependencies, tables.stream_tables
+        read = select(d.c.pointer).where(d.c.input_namespace == name.namespace, d.c.input_name == name.name)
+        own = select(s.c.published_pointer).where(s.c.namespace == name.namespace, s.c.name == name.name)
+        found = {pointer for statement in (read, own) for (pointer,) in self._tuples(statement) if pointer}
+        return found | set(self.held_at(name).values())
+
     def frontiers_at(self, name: TableName) -> frozenset[int]:
         """The snapshots of a table that stream tables and state tables reflect."""
         d = tables.dependencies

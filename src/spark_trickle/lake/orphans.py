@@ -16,12 +16,13 @@ from spark_trickle.lake.history import listed_files
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import LAKE, TableName
 
+_ABOUT = (".avro", ".metadata.json")
 _CONTENT = ("org.apache.iceberg.ContentFile", "location")
 _MANIFEST = ("org.apache.iceberg.ManifestFile", "path")
 
 
 def delete_orphans(lake: Lake, store: CatalogStore, name: TableName, before: datetime) -> int:
-    """Delete the data files and manifests of a table that nothing refers to and that were written before a time.
+    """Delete the files of a table that nothing refers to and that were written before a time.
 
     Under the lease of the table: nobody else of ours writes to it.
     """
@@ -30,7 +31,10 @@ def delete_orphans(lake: Lake, store: CatalogStore, name: TableName, before: dat
         return 0
     folder = str(lake.metadata(held[LAKE]).location())
     old = {path.rpartition("/")[2]: path for path in _listed(lake, folder, before)}
-    unknown = set(old) - _known(lake, name, held.values()) - _garbage(store) if old else set()
+    if not old:
+        return 0
+    referred = {location.rpartition("/")[2] for location in store.locations_of(name)}
+    unknown = set(old) - referred - _known(lake, name, held.values()) - _garbage(store)
     delete_files(lake.session, [old[file] for file in sorted(unknown)])
     return len(unknown)
 
@@ -38,9 +42,9 @@ def delete_orphans(lake: Lake, store: CatalogStore, name: TableName, before: dat
 def _listed(lake: Lake, folder: str, before: datetime) -> list[str]:
     """A listing may spell the folder in another way than metadata does: files are told by their names."""
     data = [(path, at) for path, at in listed_files(lake, f"{folder}/data") if not path.endswith(".crc")]
-    # Metadata files and statistics have a cleaning of their own, or somebody else's.
-    manifests = [(path, at) for path, at in listed_files(lake, f"{folder}/metadata") if path.endswith(".avro")]
-    return [path for path, at in (*data, *manifests) if at < before]
+    # Statistics are somebody else's.
+    about = [(path, at) for path, at in listed_files(lake, f"{folder}/metadata") if path.endswith(_ABOUT)]
+    return [path for path, at in (*data, *about) if at < before]
 
 
 def _known(lake: Lake, name: TableName, locations: Iterable[str]) -> set[str]:
@@ -49,6 +53,7 @@ def _known(lake: Lake, name: TableName, locations: Iterable[str]) -> set[str]:
     known: set[str] = set()
     for location in locations:
         metadata, table = lake.metadata(location), lake.table(location, str(name))
+        known.update(str(entry.file()).rpartition("/")[2] for entry in metadata.previousFiles())
         for snapshot in metadata.snapshots():
             known.add(str(snapshot.manifestListLocation()).rpartition("/")[2])
             for listed, files in (
