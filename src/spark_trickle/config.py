@@ -193,6 +193,18 @@ class Settings(BaseSettings):
         description="Schedules of 48 s and more are shortened to 48 s times a power of two, so that stream tables of "
         "one DAG are due together; off: as written. A schedule such as `50s exact` is kept as written in any case.",
     )
+    diamond_consistency: Literal["atomic", "none"] = Field(
+        "atomic",
+        json_schema_extra=LIVE,
+        description="Stream tables that reach a source or stream table along two paths are published together with "
+        "all that lies between. `none`: each by itself. A stream table may have its own.",
+    )
+    diamond_schedule_policy: Literal["fastest", "slowest"] = Field(
+        "fastest",
+        json_schema_extra=LIVE,
+        description="When such a group is due whose members have different schedules: when the first of them is, or "
+        "when all are. A stream table may have its own.",
+    )
     max_concurrent_refreshes: int = Field(
         2, ge=1, json_schema_extra=LIVE, description="How many refreshes the scheduler runs at once."
     )

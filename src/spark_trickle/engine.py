@@ -36,6 +36,7 @@ from spark_trickle.model import Action, LakeFunction, Mode, Source, Star, TableN
 from spark_trickle.monitor import status as monitor
 from spark_trickle.monitor.compliance import Compliance, compliance
 from spark_trickle.monitor.filters import Moment, history_filter, moment
+from spark_trickle.monitor.groups import GroupStatus, groups
 from spark_trickle.monitor.health import Health, health
 from spark_trickle.monitor.lineage import LineageEntry, lineage
 from spark_trickle.monitor.pending import PendingInput, SourceState, pending, source_states
@@ -46,6 +47,7 @@ from spark_trickle.refresh.check import check_query
 from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.inspect import Inspector
 from spark_trickle.refresh.manage import Manager, check_name
+from spark_trickle.refresh.policy import policy_in
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.results import (
     Check,
@@ -168,6 +170,7 @@ class Trickle:
         `star` says what `SELECT *` means when a source gets other columns: PIN, those of now; FOLLOW, those it then
         has, and the stream table is recomputed. `settings` are Spark's settings that the definition runs under, now
         and ever after (docs/settings.md), such as `{"time_zone": "Europe/Berlin"}`; else those of this connection.
+        `diamond_consistency` and `diamond_schedule_policy` are given there, too (docs/groups.md).
 
         The rest is about the Iceberg table: `partitioned_by=["day(ts)", "bucket(16, id)"]`, `cluster_by=["region"]`,
         a comment and table properties. `options` has the same in one value.
@@ -175,7 +178,8 @@ class Trickle:
         full = self._name(name)
         checked = check_schedule(schedule, self.settings.min_schedule_seconds)
         text = query.strip().removesuffix(";").rstrip()
-        pins = given(settings or {})
+        policy, others = policy_in(settings or {})
+        pins = given(others)
         try:
             result = self._manager.create(
                 full,
@@ -186,6 +190,7 @@ class Trickle:
                 _star(star),
                 pins,
                 options or table_options(partitioned_by, cluster_by, comment, properties),
+                policy,
                 initialize=initialize,
             )
         except TrickleError as error:
@@ -205,6 +210,7 @@ class Trickle:
     ) -> RefreshResult | None:
         """Change what is given. A changed query, setting or partitioning recomputes the table, in one transaction."""
         checked = check_schedule(schedule, self.settings.min_schedule_seconds)
+        policy, others = policy_in(settings or {})
         text = None if query is None else query.strip().removesuffix(";").rstrip()
         try:
             return self._manager.alter(
@@ -214,8 +220,9 @@ class Trickle:
                 schedule=checked,
                 mode=None if mode is None else _mode(mode),
                 star=None if star is None else _star(star),
-                settings=given(settings or {}),
+                settings=given(others),
                 options=options or TableOptions(),
+                policy=policy,
             )
         except TrickleError as error:
             raise self._session_object(error, text or "") from error
@@ -299,6 +306,10 @@ class Trickle:
     ) -> tuple[Statistics, ...]:
         """Refreshes in figures, for each stream table: counts, times, rows, actions, why they recomputed or failed."""
         return statistics(self.store, history_filter(self._full(name), since=since, until=until))
+
+    def groups(self, name: str | None = None) -> tuple[GroupStatus, ...]:
+        """Stream tables that are published together: who, why, how often by now, and how the last time ended."""
+        return groups(self.store, self.settings, None if name is None else self._name(name))
 
     def lineage(
         self, name: str, column: str | None = None, *, depth: int | None = None, down: bool = False

@@ -50,6 +50,20 @@ class Star(StrEnum):
     FOLLOW = "FOLLOW"  # the columns of today: the stream table is recomputed
 
 
+class Consistency(StrEnum):
+    """Whether the members of a diamond are published together."""
+
+    ATOMIC = "ATOMIC"
+    NONE = "NONE"
+
+
+class SchedulePolicy(StrEnum):
+    """When a group is due whose members have different schedules."""
+
+    FASTEST = "FASTEST"  # when any member is
+    SLOWEST = "SLOWEST"  # when all are
+
+
 class InputKind(StrEnum):
     SOURCE = "SOURCE"  # a table that Trickle does not own
     STREAM_TABLE = "STREAM_TABLE"  # another stream table
@@ -229,6 +243,8 @@ class StreamTable:
     # What Spark's settings are for its definition, by name; None: not set. Empty: from before settings were kept.
     settings: tuple[tuple[str, str | None], ...] = ()
     table_uuid: str | None = None  # of the Iceberg table: another one under the name is somebody else's
+    diamond_consistency: Consistency | None = None  # None: the lake's
+    diamond_schedule_policy: SchedulePolicy | None = None  # None: the lake's
     file_schema: str = ""  # Iceberg's JSON of all columns in the data files, the hidden ones too
 
     @classmethod

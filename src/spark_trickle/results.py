@@ -69,6 +69,7 @@ class HistoryEntry:
     snapshot_id: int | None = None  # of the stream table, after this refresh
     bytes_read: int | None = None
     data_timestamp: datetime | None = None  # that the stream table got; None: it kept the one it had
+    group_epoch: int | None = None  # of the group that was published together
 
     def __str__(self) -> str:
         what = self.action or self.state

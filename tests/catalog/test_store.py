@@ -13,6 +13,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     Action,
     Column,
+    Consistency,
     Dependency,
     InputKind,
     LakeFunction,
@@ -78,7 +79,7 @@ def test_update_changes_the_named_fields_only(store: CatalogStore) -> None:
             consecutive_errors=2,
             last_error="boom",
             scc_id=4,
-            group_policy="atomic",
+            diamond_consistency=Consistency.ATOMIC,
         )
     read = store.stream_table(REVENUE)
     assert read is not None

@@ -4,17 +4,41 @@ SELECT t.k, t.total, b.w FROM (SELECT k, sum(v) AS total, count(*) AS n FROM a G
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `k`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `k`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `k` AS `k`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `k` AS `k`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `k`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `k`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `k`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `k`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- changes of s.b
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `k`, `w` FROM `s`.`b` EXCEPT ALL SELECT `k`, `w` FROM `s`.`b` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `k`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `k`, `w` FROM `s`.`b`);
+WITH asof_1 AS (
+  SELECT `k` AS `k`, `w` AS `w` FROM `s`.`b`
+),
+asof_2 AS (
+  SELECT `k` AS `k`, `w` AS `w` FROM `s`.`b` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `k`, `w`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `k`, `w`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `k`, `w`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `k`, `w`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.aggregate
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.aggregate` AS
-SELECT *, xxhash64(`k`, `total`, `w`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 aggregate_2 AS (
@@ -32,8 +56,14 @@ join_5 AS (
 ),
 project_6 AS (
   SELECT `k` AS `k_2`, `total` AS `total_2`, `b_w` AS `w` FROM join_5
+),
+project_7 AS (
+  SELECT `k_2` AS `k`, `total_2` AS `total`, `w` FROM project_6
+),
+project_8 AS (
+  SELECT `k`, `total`, `w`, xxhash64(`k`, `total`, `w`) AS `_t_hash` FROM project_7
 )
-SELECT `k_2` AS `k`, `total_2` AS `total`, `w` FROM project_6);
+SELECT `k`, `total`, `w`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_8;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

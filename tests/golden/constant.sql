@@ -4,12 +4,24 @@ SELECT a.id, c.name FROM a JOIN (VALUES ('a', 'one'), ('b', 'two')) AS c(k, name
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `k` FROM `s`.`a` EXCEPT ALL SELECT `id`, `k` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `k` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `k` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `k` AS `k` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `k` AS `k` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `k`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `k`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `k`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `id`, `k`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.constant
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.constant` AS
-SELECT *, xxhash64(`id`, `name`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `k` AS `a_k` FROM `s`.`a` VERSION AS OF 1
 ),
 constant_2 AS (
@@ -21,8 +33,14 @@ join_3 AS (
 ),
 project_4 AS (
   SELECT `a_id` AS `id`, `c_name` AS `name` FROM join_3
+),
+project_5 AS (
+  SELECT `id`, `name` FROM project_4
+),
+project_6 AS (
+  SELECT `id`, `name`, xxhash64(`id`, `name`) AS `_t_hash` FROM project_5
 )
-SELECT `id`, `name` FROM project_4);
+SELECT `id`, `name`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_6;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

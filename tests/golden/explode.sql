@@ -4,12 +4,24 @@ SELECT id, e.v FROM a LATERAL VIEW OUTER explode(array(v, id)) e AS v
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `id`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.explode
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.explode` AS
-SELECT *, xxhash64(`id`, `v`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 explode_2 AS (
@@ -17,8 +29,14 @@ explode_2 AS (
 ),
 project_3 AS (
   SELECT `a_id` AS `id`, `v` AS `v_2` FROM explode_2
+),
+project_4 AS (
+  SELECT `id`, `v_2` AS `v` FROM project_3
+),
+project_5 AS (
+  SELECT `id`, `v`, xxhash64(`id`, `v`) AS `_t_hash` FROM project_4
 )
-SELECT `id`, `v_2` AS `v` FROM project_3);
+SELECT `id`, `v`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_5;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

@@ -5,17 +5,41 @@ FROM a AS x JOIN b ON x.k = b.k JOIN a AS y ON b.a_id = y.id
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `k` AS `k`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `k` AS `k`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `k`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `k`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `k`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2, 3
+)
+SELECT `id`, `k`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- changes of s.b
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `a_id`, `k`, `w` FROM `s`.`b` EXCEPT ALL SELECT `a_id`, `k`, `w` FROM `s`.`b` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `a_id`, `k`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `a_id`, `k`, `w` FROM `s`.`b`);
+WITH asof_1 AS (
+  SELECT `a_id` AS `a_id`, `k` AS `k`, `w` AS `w` FROM `s`.`b`
+),
+asof_2 AS (
+  SELECT `a_id` AS `a_id`, `k` AS `k`, `w` AS `w` FROM `s`.`b` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `a_id`, `k`, `w`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `a_id`, `k`, `w`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `a_id`, `k`, `w`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2, 3
+)
+SELECT `a_id`, `k`, `w`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.join
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.join` AS
-SELECT *, xxhash64(`id`, `k`, `w`, `v`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `x_id`, `k` AS `x_k` FROM `s`.`a` VERSION AS OF 1
 ),
 asof_2 AS (
@@ -31,8 +55,14 @@ join_4 AS (
 ),
 project_5 AS (
   SELECT `x_id` AS `id`, `x_k` AS `k`, `b_w` AS `w`, `y_v` AS `v` FROM join_4
+),
+project_6 AS (
+  SELECT `id`, `k`, `w`, `v` FROM project_5
+),
+project_7 AS (
+  SELECT `id`, `k`, `w`, `v`, xxhash64(`id`, `k`, `w`, `v`) AS `_t_hash` FROM project_6
 )
-SELECT `id`, `k`, `w`, `v` FROM project_5);
+SELECT `id`, `k`, `w`, `v`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_7;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

@@ -6,17 +6,41 @@ AND (v = 3 OR k IN (SELECT k FROM b WHERE w > 4))
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `k` AS `k`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `k` AS `k`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `k`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `k`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `k`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2, 3
+)
+SELECT `id`, `k`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- changes of s.b
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `k`, `w`, `a_id` FROM `s`.`b` EXCEPT ALL SELECT `k`, `w`, `a_id` FROM `s`.`b` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `k`, `w`, `a_id` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `k`, `w`, `a_id` FROM `s`.`b`);
+WITH asof_1 AS (
+  SELECT `k` AS `k`, `w` AS `w`, `a_id` AS `a_id` FROM `s`.`b`
+),
+asof_2 AS (
+  SELECT `k` AS `k`, `w` AS `w`, `a_id` AS `a_id` FROM `s`.`b` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `k`, `w`, `a_id`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `k`, `w`, `a_id`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `k`, `w`, `a_id`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2, 3
+)
+SELECT `k`, `w`, `a_id`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.matched
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.matched` AS
-SELECT *, xxhash64(`id`, `v`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 asof_2 AS (
@@ -64,8 +88,14 @@ matched_15 AS (
 ),
 project_16 AS (
   SELECT `a_id` AS `id`, `a_v` AS `v` FROM matched_15 WHERE `a_v` = 3 OR `in_q`
+),
+project_17 AS (
+  SELECT `id`, `v` FROM project_16
+),
+project_18 AS (
+  SELECT `id`, `v`, xxhash64(`id`, `v`) AS `_t_hash` FROM project_17
 )
-SELECT `id`, `v` FROM project_16);
+SELECT `id`, `v`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_18;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

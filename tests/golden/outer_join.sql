@@ -5,17 +5,41 @@ FROM a FULL JOIN b ON a.k = b.k AND a.v < b.w
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `k` AS `k`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `k` AS `k`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `k`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `k`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `k`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2, 3
+)
+SELECT `id`, `k`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- changes of s.b
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `k`, `w` FROM `s`.`b` EXCEPT ALL SELECT `k`, `w` FROM `s`.`b` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `k`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `k`, `w` FROM `s`.`b`);
+WITH asof_1 AS (
+  SELECT `k` AS `k`, `w` AS `w` FROM `s`.`b`
+),
+asof_2 AS (
+  SELECT `k` AS `k`, `w` AS `w` FROM `s`.`b` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `k`, `w`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `k`, `w`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `k`, `w`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `k`, `w`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.outer_join
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.outer_join` AS
-SELECT *, xxhash64(`id`, `v`, `w`, `bk`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 asof_2 AS (
@@ -26,8 +50,14 @@ outerjoin_3 AS (
 ),
 project_4 AS (
   SELECT `a_id` AS `id`, `a_v` AS `v`, `b_w` AS `w`, `b_k` AS `bk` FROM outerjoin_3
+),
+project_5 AS (
+  SELECT `id`, `v`, `w`, `bk` FROM project_4
+),
+project_6 AS (
+  SELECT `id`, `v`, `w`, `bk`, xxhash64(`id`, `v`, `w`, `bk`) AS `_t_hash` FROM project_5
 )
-SELECT `id`, `v`, `w`, `bk` FROM project_4);
+SELECT `id`, `v`, `w`, `bk`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_6;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

@@ -4,18 +4,36 @@ SELECT upper(k) AS letter, v % 3 AS rest FROM a
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `k`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `k`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `k` AS `k`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `k` AS `k`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `k`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `k`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `k`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `k`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.project
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.project` AS
-SELECT *, xxhash64(`letter`, `rest`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 project_2 AS (
   SELECT upper(`a_k`) AS `letter`, `a_v` % 3 AS `rest` FROM asof_1
+),
+project_3 AS (
+  SELECT `letter`, `rest` FROM project_2
+),
+project_4 AS (
+  SELECT `letter`, `rest`, xxhash64(`letter`, `rest`) AS `_t_hash` FROM project_3
 )
-SELECT `letter`, `rest` FROM project_2);
+SELECT `letter`, `rest`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_4;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

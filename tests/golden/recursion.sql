@@ -10,17 +10,41 @@ SELECT r.id, r.level, a.v FROM r JOIN a ON r.id = a.id
 
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `id`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- changes of s.b
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b`);
+WITH asof_1 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b`
+),
+asof_2 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `a_id`, `w`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `a_id`, `w`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `a_id`, `w`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `a_id`, `w`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of _trickle.s__recursion__state1
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of _trickle.s__recursion__state1` AS
-SELECT *, xxhash64(`c0`, `c1`, `c2`, `_t_level`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 project_2 AS (
@@ -38,8 +62,14 @@ asof_5 AS (
 recursion_6 AS (
   WITH RECURSIVE level_r(`r_id`, `r_w`, `r_level`, `_t_level`) AS (SELECT `r_id`, `r_w`, `r_level`, `_t_level` FROM project_4 UNION ALL SELECT `r_id`, `r_w`, `r_level`, `_t_level_of_step` + 1 AS `_t_level` FROM (SELECT CAST(`r_id` AS BIGINT) AS `r_id`, CAST(`r_w` AS BIGINT) AS `r_w`, CAST(`r_level` AS INT) AS `r_level`, `_t_level_of_step` FROM (SELECT `a_id_2` AS `r_id`, `w` AS `r_w`, `column_3` AS `r_level`, `_t_level_of_step` FROM (SELECT `b_a_id` AS `a_id_2`, `b_w` AS `w`, `l_r_level` + 1 AS `column_3`, `_t_level_of_step` FROM (SELECT `l_r_id`, `l_r_w`, `l_r_level`, `_t_level_of_step`, `b_a_id`, `b_w` FROM (SELECT `r_id` AS `l_r_id`, `r_w` AS `l_r_w`, `r_level` AS `l_r_level`, `_t_level` AS `_t_level_of_step` FROM level_r) AS step_1
   JOIN asof_5 ON (`l_r_w` = `b_a_id`) AND (`l_r_level` < 2)) AS step_2) AS step_3) AS step_4) AS step_5) SELECT `r_id`, `r_w`, `r_level`, `_t_level` FROM level_r
+),
+project_7 AS (
+  SELECT `r_id` AS `c0`, `r_w` AS `c1`, `r_level` AS `c2`, `_t_level` FROM recursion_6
+),
+project_8 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_level`, xxhash64(`c0`, `c1`, `c2`, `_t_level`) AS `_t_hash` FROM project_7
 )
-SELECT `r_id` AS `c0`, `r_w` AS `c1`, `r_level` AS `c2`, `_t_level` FROM recursion_6);
+SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_8;
 
 -- levels 0
 CREATE OR REPLACE TEMPORARY VIEW `s__recursion__state1 levels 0` AS
@@ -228,17 +258,53 @@ SELECT `c0`, `c1`, `c2`, `_t_level`, `_t_hash`, 1L AS `_t_w` FROM project_3
 
 -- its new rows
 CREATE OR REPLACE TEMPORARY VIEW `new rows of _trickle.s__recursion__state1` AS
-(SELECT `c0`, `c1`, `c2` FROM `stored rows of _trickle.s__recursion__state1` EXCEPT ALL SELECT `c0`, `c1`, `c2` FROM `changes of _trickle.s__recursion__state1` LATERAL VIEW explode(array_repeat(1, CAST(-`_t_w` AS INT))) `c` AS `copy`)
-UNION ALL SELECT `c0`, `c1`, `c2` FROM `changes of _trickle.s__recursion__state1` WHERE `_t_w` > 0;
+WITH stored_1 AS (
+  SELECT `c0` AS `c0`, `c1` AS `c1`, `c2` AS `c2` FROM `stored rows of _trickle.s__recursion__state1`
+),
+changes_2 AS (
+  SELECT `c0` AS `c0`, `c1` AS `c1`, `c2` AS `c2`, `_t_w` FROM `changes of _trickle.s__recursion__state1`
+),
+unionall_3 AS (
+  SELECT `c0`, `c1`, `c2`, 1L AS `_t_w` FROM stored_1
+  UNION ALL SELECT `c0`, `c1`, `c2`, `_t_w` FROM changes_2
+),
+aggregate_4 AS (
+  SELECT `c0`, `c1`, `c2`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2, 3
+),
+filter_5 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0)
+),
+project_6 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_w` FROM filter_5
+),
+filter_7 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_w` FROM project_6 WHERE `_t_w` > 0
+),
+explode_8 AS (
+  SELECT `c0`, `c1`, `c2`, `_t_copy`, `_t_w` FROM filter_7 LATERAL VIEW explode(array_repeat(1, CAST(`_t_w` AS INT))) `e` AS `_t_copy`
+)
+SELECT `c0`, `c1`, `c2` FROM explode_8;
 
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `id`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.recursion
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.recursion` AS
-SELECT *, xxhash64(`id`, `level`, `v`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `c0` AS `r_id`, `c1` AS `r_w`, `c2` AS `r_level` FROM `_trickle`.`s__recursion__state1` VERSION AS OF 1
 ),
 asof_2 AS (
@@ -250,8 +316,14 @@ join_3 AS (
 ),
 project_4 AS (
   SELECT `r_id` AS `id_2`, `r_level` AS `level`, `a_v_2` AS `v` FROM join_3
+),
+project_5 AS (
+  SELECT `id_2` AS `id`, `level`, `v` FROM project_4
+),
+project_6 AS (
+  SELECT `id`, `level`, `v`, xxhash64(`id`, `level`, `v`) AS `_t_hash` FROM project_5
 )
-SELECT `id_2` AS `id`, `level`, `v` FROM project_4);
+SELECT `id`, `level`, `v`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_6;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

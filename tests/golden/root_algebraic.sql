@@ -4,18 +4,33 @@ SELECT k, count(*) AS n, sum(v) AS total, max(v) AS top, bool_or(v > 3) AS any_b
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `k`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `k`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `k` AS `k`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `k` AS `k`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `k`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `k`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `k`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `k`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.root_algebraic
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.root_algebraic` AS
-SELECT *, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 aggregate_2 AS (
   SELECT `a_k` AS `k_k`, count(*) AS `a_count`, sum(`a_v`) AS `a_sum`, max(`a_v`) AS `a_max`, bool_or(`a_v` > 3) AS `a_bool_or`, count(1) AS `_t_count`, count(CASE WHEN isnotnull(1) THEN 1 END) AS `_t_0_n`, count(CASE WHEN isnotnull(`a_v`) THEN 1 END) AS `_t_1_n`, CAST(coalesce(sum(CAST(`a_v` AS BIGINT)), 0) AS BIGINT) AS `_t_1_s`, max(`a_v`) AS `_t_2_x`, count(CASE WHEN `a_v` > 3 THEN 1 END) AS `_t_3_t`, count(CASE WHEN not(`a_v` > 3) THEN 1 END) AS `_t_3_f` FROM asof_1 GROUP BY 1
+),
+project_3 AS (
+  SELECT `k_k` AS `k`, `a_count` AS `n`, `a_sum` AS `total`, `a_max` AS `top`, `a_bool_or` AS `any_big`, `_t_count`, `_t_0_n`, `_t_1_n`, `_t_1_s`, `_t_2_x`, `_t_3_t`, `_t_3_f` FROM aggregate_2
 )
-SELECT `k_k` AS `k`, `a_count` AS `n`, `a_sum` AS `total`, `a_max` AS `top`, `a_bool_or` AS `any_big`, `_t_count`, `_t_0_n`, `_t_1_n`, `_t_1_s`, `_t_2_x`, `_t_3_t`, `_t_3_f` FROM aggregate_2);
+SELECT `k`, `n`, `total`, `top`, `any_big`, `_t_count`, `_t_0_n`, `_t_1_n`, `_t_1_s`, `_t_2_x`, `_t_3_t`, `_t_3_f`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_3;
 
 -- change
 CREATE OR REPLACE TEMPORARY VIEW `change` AS

@@ -4,18 +4,33 @@ SELECT count(*) AS n, min(v) AS least FROM a
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `v` FROM `s`.`a` EXCEPT ALL SELECT `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1
+)
+SELECT `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.root_global
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.root_global` AS
-SELECT *, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 aggregate_2 AS (
   SELECT count(*) AS `a_count`, min(`a_v`) AS `a_min`, count(1) AS `_t_count`, count(CASE WHEN isnotnull(1) THEN 1 END) AS `_t_0_n`, min(`a_v`) AS `_t_1_x` FROM asof_1
+),
+project_3 AS (
+  SELECT `a_count` AS `n`, `a_min` AS `least`, `_t_count`, `_t_0_n`, `_t_1_x` FROM aggregate_2
 )
-SELECT `a_count` AS `n`, `a_min` AS `least`, `_t_count`, `_t_0_n`, `_t_1_x` FROM aggregate_2);
+SELECT `n`, `least`, `_t_count`, `_t_0_n`, `_t_1_x`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_3;
 
 -- change
 CREATE OR REPLACE TEMPORARY VIEW `change` AS

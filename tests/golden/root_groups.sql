@@ -4,17 +4,41 @@ SELECT a.k, avg(b.w) AS mean, count(DISTINCT b.w) AS kinds FROM a JOIN b ON a.id
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `k` FROM `s`.`a` EXCEPT ALL SELECT `id`, `k` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `k` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `k` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `k` AS `k` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `k` AS `k` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `k`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `k`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `k`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `id`, `k`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- changes of s.b
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b`);
+WITH asof_1 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b`
+),
+asof_2 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `a_id`, `w`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `a_id`, `w`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `a_id`, `w`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `a_id`, `w`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.root_groups
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.root_groups` AS
-SELECT *, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `k` AS `a_k` FROM `s`.`a` VERSION AS OF 1
 ),
 asof_2 AS (
@@ -26,8 +50,11 @@ join_3 AS (
 ),
 aggregate_4 AS (
   SELECT `a_k` AS `k_k`, avg(`b_w`) AS `a_avg`, count(DISTINCT `b_w`) AS `a_count`, count(*) AS `a_count_2` FROM join_3 GROUP BY 1
+),
+project_5 AS (
+  SELECT `k_k` AS `k`, `a_avg` AS `mean`, `a_count` AS `kinds` FROM aggregate_4 WHERE (`a_count_2` > 1)
 )
-SELECT `k_k` AS `k`, `a_avg` AS `mean`, `a_count` AS `kinds` FROM aggregate_4 WHERE (`a_count_2` > 1));
+SELECT `k`, `mean`, `kinds`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_5;
 
 -- affected
 CREATE OR REPLACE TEMPORARY VIEW `affected` AS

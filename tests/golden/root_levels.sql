@@ -6,17 +6,41 @@ WITH RECURSIVE r(id, n) AS (SELECT id, 0 FROM a WHERE v = 1 UNION ALL SELECT b.w
 
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `id`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- changes of s.b
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b`);
+WITH asof_1 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b`
+),
+asof_2 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `a_id`, `w`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `a_id`, `w`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `a_id`, `w`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `a_id`, `w`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of _trickle.s__root_levels__state1
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of _trickle.s__root_levels__state1` AS
-SELECT *, xxhash64(`c0`, `c1`, `_t_level`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 project_2 AS (
@@ -34,8 +58,14 @@ asof_5 AS (
 recursion_6 AS (
   WITH RECURSIVE level_r(`r_id`, `r_n`, `_t_level`) AS (SELECT `r_id`, `r_n`, `_t_level` FROM project_4 UNION ALL SELECT `r_id`, `r_n`, `_t_level_of_step` + 1 AS `_t_level` FROM (SELECT CAST(`r_id` AS BIGINT) AS `r_id`, CAST(`r_n` AS INT) AS `r_n`, `_t_level_of_step` FROM (SELECT `w` AS `r_id`, `column_2` AS `r_n`, `_t_level_of_step` FROM (SELECT `b_w` AS `w`, `l_r_n` + 1 AS `column_2`, `_t_level_of_step` FROM (SELECT `l_r_id`, `l_r_n`, `_t_level_of_step`, `b_a_id`, `b_w` FROM (SELECT `r_id` AS `l_r_id`, `r_n` AS `l_r_n`, `_t_level` AS `_t_level_of_step` FROM level_r) AS step_1
   JOIN asof_5 ON (`b_a_id` = `l_r_id`) AND (`l_r_n` < 2)) AS step_2) AS step_3) AS step_4) AS step_5) SELECT `r_id`, `r_n`, `_t_level` FROM level_r
+),
+project_7 AS (
+  SELECT `r_id` AS `c0`, `r_n` AS `c1`, `_t_level` FROM recursion_6
+),
+project_8 AS (
+  SELECT `c0`, `c1`, `_t_level`, xxhash64(`c0`, `c1`, `_t_level`) AS `_t_hash` FROM project_7
 )
-SELECT `r_id` AS `c0`, `r_n` AS `c1`, `_t_level` FROM recursion_6);
+SELECT `c0`, `c1`, `_t_level`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_8;
 
 -- levels 0
 CREATE OR REPLACE TEMPORARY VIEW `s__root_levels__state1 levels 0` AS
@@ -224,18 +254,48 @@ SELECT `c0`, `c1`, `_t_level`, `_t_hash`, 1L AS `_t_w` FROM project_3
 
 -- its new rows
 CREATE OR REPLACE TEMPORARY VIEW `new rows of _trickle.s__root_levels__state1` AS
-(SELECT `c0`, `c1` FROM `stored rows of _trickle.s__root_levels__state1` EXCEPT ALL SELECT `c0`, `c1` FROM `changes of _trickle.s__root_levels__state1` LATERAL VIEW explode(array_repeat(1, CAST(-`_t_w` AS INT))) `c` AS `copy`)
-UNION ALL SELECT `c0`, `c1` FROM `changes of _trickle.s__root_levels__state1` WHERE `_t_w` > 0;
+WITH stored_1 AS (
+  SELECT `c0` AS `c0`, `c1` AS `c1` FROM `stored rows of _trickle.s__root_levels__state1`
+),
+changes_2 AS (
+  SELECT `c0` AS `c0`, `c1` AS `c1`, `_t_w` FROM `changes of _trickle.s__root_levels__state1`
+),
+unionall_3 AS (
+  SELECT `c0`, `c1`, 1L AS `_t_w` FROM stored_1
+  UNION ALL SELECT `c0`, `c1`, `_t_w` FROM changes_2
+),
+aggregate_4 AS (
+  SELECT `c0`, `c1`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+),
+filter_5 AS (
+  SELECT `c0`, `c1`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0)
+),
+project_6 AS (
+  SELECT `c0`, `c1`, `_t_w` FROM filter_5
+),
+filter_7 AS (
+  SELECT `c0`, `c1`, `_t_w` FROM project_6 WHERE `_t_w` > 0
+),
+explode_8 AS (
+  SELECT `c0`, `c1`, `_t_copy`, `_t_w` FROM filter_7 LATERAL VIEW explode(array_repeat(1, CAST(`_t_w` AS INT))) `e` AS `_t_copy`
+)
+SELECT `c0`, `c1` FROM explode_8;
 
 -- stored rows of s.root_levels
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.root_levels` AS
-SELECT *, xxhash64(`id`, `n`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `c0` AS `r_id`, `c1` AS `r_n` FROM `_trickle`.`s__root_levels__state1` VERSION AS OF 1
 ),
 project_2 AS (
   SELECT `r_id` AS `id_2`, `r_n` AS `n` FROM asof_1
+),
+project_3 AS (
+  SELECT `id_2` AS `id`, `n` FROM project_2
+),
+project_4 AS (
+  SELECT `id`, `n`, xxhash64(`id`, `n`) AS `_t_hash` FROM project_3
 )
-SELECT `id_2` AS `id`, `n` FROM project_2);
+SELECT `id`, `n`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_4;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

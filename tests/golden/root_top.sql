@@ -4,12 +4,24 @@ SELECT id, v FROM a ORDER BY v DESC, id LIMIT 5
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `id`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.root_top
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.root_top` AS
-SELECT *, xxhash64(`id`, `v`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 project_2 AS (
@@ -17,8 +29,14 @@ project_2 AS (
 ),
 topk_3 AS (
   SELECT `id`, `v` FROM project_2 ORDER BY `v` DESC, `id` LIMIT 5
+),
+project_4 AS (
+  SELECT `id`, `v` FROM topk_3
+),
+project_5 AS (
+  SELECT `id`, `v`, xxhash64(`id`, `v`) AS `_t_hash` FROM project_4
 )
-SELECT `id`, `v` FROM topk_3);
+SELECT `id`, `v`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_5;
 
 -- order of the change
 CREATE OR REPLACE TEMPORARY VIEW `order of the change` AS

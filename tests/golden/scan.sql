@@ -4,18 +4,36 @@ SELECT * FROM a
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `k` AS `k`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `k` AS `k`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `k`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `k`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `k`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2, 3
+)
+SELECT `id`, `k`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.scan
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.scan` AS
-SELECT *, xxhash64(`id`, `k`, `v`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 project_2 AS (
   SELECT `a_id` AS `id`, `a_k` AS `k`, `a_v` AS `v` FROM asof_1
+),
+project_3 AS (
+  SELECT `id`, `k`, `v` FROM project_2
+),
+project_4 AS (
+  SELECT `id`, `k`, `v`, xxhash64(`id`, `k`, `v`) AS `_t_hash` FROM project_3
 )
-SELECT `id`, `k`, `v` FROM project_2);
+SELECT `id`, `k`, `v`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_4;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

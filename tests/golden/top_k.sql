@@ -5,17 +5,41 @@ FROM (SELECT id, v FROM a ORDER BY v DESC, id LIMIT 9 OFFSET 1) AS x JOIN b ON x
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `id`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- changes of s.b
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b`);
+WITH asof_1 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b`
+),
+asof_2 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `a_id`, `w`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `a_id`, `w`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `a_id`, `w`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `a_id`, `w`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.top_k
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.top_k` AS
-SELECT *, xxhash64(`id`, `v`, `w`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 project_2 AS (
@@ -33,8 +57,14 @@ join_5 AS (
 ),
 project_6 AS (
   SELECT `id` AS `id_2`, `v` AS `v_2`, `b_w` AS `w` FROM join_5
+),
+project_7 AS (
+  SELECT `id_2` AS `id`, `v_2` AS `v`, `w` FROM project_6
+),
+project_8 AS (
+  SELECT `id`, `v`, `w`, xxhash64(`id`, `v`, `w`) AS `_t_hash` FROM project_7
 )
-SELECT `id_2` AS `id`, `v_2` AS `v`, `w` FROM project_6);
+SELECT `id`, `v`, `w`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_8;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

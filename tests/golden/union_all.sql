@@ -4,17 +4,41 @@ SELECT id, v AS n FROM a UNION ALL SELECT a_id, w FROM b
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `id`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- changes of s.b
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b`);
+WITH asof_1 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b`
+),
+asof_2 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `a_id`, `w`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `a_id`, `w`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `a_id`, `w`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `a_id`, `w`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.union_all
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.union_all` AS
-SELECT *, xxhash64(`id`, `n`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 project_2 AS (
@@ -35,8 +59,14 @@ project_6 AS (
 unionall_7 AS (
   SELECT `u_id`, CAST(`u_n` AS BIGINT) AS `u_n` FROM project_3
   UNION ALL SELECT CAST(`u_id` AS BIGINT) AS `u_id`, `u_n` FROM project_6
+),
+project_8 AS (
+  SELECT `u_id` AS `id`, `u_n` AS `n` FROM unionall_7
+),
+project_9 AS (
+  SELECT `id`, `n`, xxhash64(`id`, `n`) AS `_t_hash` FROM project_8
 )
-SELECT `u_id` AS `id`, `u_n` AS `n` FROM unionall_7);
+SELECT `id`, `n`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_9;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

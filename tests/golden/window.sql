@@ -6,17 +6,41 @@ JOIN b ON x.id = b.a_id
 -- delta
 -- changes of s.a
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.a` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `id`, `k`, `v` FROM `s`.`a` VERSION AS OF 1 EXCEPT ALL SELECT `id`, `k`, `v` FROM `s`.`a`);
+WITH asof_1 AS (
+  SELECT `id` AS `id`, `k` AS `k`, `v` AS `v` FROM `s`.`a`
+),
+asof_2 AS (
+  SELECT `id` AS `id`, `k` AS `k`, `v` AS `v` FROM `s`.`a` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `id`, `k`, `v`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `id`, `k`, `v`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `id`, `k`, `v`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2, 3
+)
+SELECT `id`, `k`, `v`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- changes of s.b
 CREATE OR REPLACE TEMPORARY VIEW `changes of s.b` AS
-SELECT *, 1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1)
-UNION ALL SELECT *, -1L AS `_t_w` FROM (SELECT `a_id`, `w` FROM `s`.`b` VERSION AS OF 1 EXCEPT ALL SELECT `a_id`, `w` FROM `s`.`b`);
+WITH asof_1 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b`
+),
+asof_2 AS (
+  SELECT `a_id` AS `a_id`, `w` AS `w` FROM `s`.`b` VERSION AS OF 1
+),
+unionall_3 AS (
+  SELECT `a_id`, `w`, 1L AS `_t_w` FROM asof_1
+  UNION ALL SELECT `a_id`, `w`, -1L AS `_t_w` FROM asof_2
+),
+aggregate_4 AS (
+  SELECT `a_id`, `w`, sum(`_t_w`) AS `_t_w` FROM unionall_3 GROUP BY 1, 2
+)
+SELECT `a_id`, `w`, `_t_w` FROM aggregate_4 WHERE NOT (`_t_w` = 0);
 
 -- stored rows of s.window
 CREATE OR REPLACE TEMPORARY VIEW `stored rows of s.window` AS
-SELECT *, xxhash64(`id`, `r`, `total`, `w`) AS `_t_hash`, 'storage' AS _file, monotonically_increasing_id() AS _pos FROM (WITH asof_1 AS (
+WITH asof_1 AS (
   SELECT `id` AS `a_id`, `k` AS `a_k`, `v` AS `a_v` FROM `s`.`a` VERSION AS OF 1
 ),
 window_2 AS (
@@ -34,8 +58,14 @@ join_5 AS (
 ),
 project_6 AS (
   SELECT `id` AS `id_2`, `r` AS `r_2`, `total` AS `total_2`, `b_w` AS `w` FROM join_5
+),
+project_7 AS (
+  SELECT `id_2` AS `id`, `r_2` AS `r`, `total_2` AS `total`, `w` FROM project_6
+),
+project_8 AS (
+  SELECT `id`, `r`, `total`, `w`, xxhash64(`id`, `r`, `total`, `w`) AS `_t_hash` FROM project_7
 )
-SELECT `id_2` AS `id`, `r_2` AS `r`, `total_2` AS `total`, `w` FROM project_6);
+SELECT `id`, `r`, `total`, `w`, `_t_hash`, 'storage' AS `_file`, monotonically_increasing_id() AS `_pos` FROM project_8;
 
 -- delta
 CREATE OR REPLACE TEMPORARY VIEW `delta` AS

@@ -41,6 +41,17 @@ class UpkeepChange:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupChange:
+    """Members of a group were published together: those of these refreshes; the others had nothing to do."""
+
+    members: tuple[tuple[TableName, int], ...]  # with their ids; 0: this transaction makes it
+    refresh_ids: tuple[str, ...]
+
+    def apply(self, tx: Transaction, ids: dict[TableName, int]) -> None:
+        tx.group_published([id or ids[name] for name, id in self.members], self.refresh_ids)
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogChange:
     table: StreamTable  # as its row is to be; id 0: it has none yet
     dependencies: tuple[Dependency, ...] = ()

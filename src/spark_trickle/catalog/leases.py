@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,10 @@ class Lease:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.tokens)
+
+    def also(self, other: Lease) -> Lease:
+        """Both: for a publish that needs the names of both."""
+        return replace(self, tokens=(*self.tokens, *other.tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +277,10 @@ class Heartbeat:
         finally:
             self.give_back(lease)
 
-    def take(self, name: str) -> Lease | None:
-        """A lease that is kept renewed until `give_back`; None: somebody else holds it."""
+    def take(self, *names: str) -> Lease | None:
+        """A lease that is kept renewed until `give_back`; None: somebody else holds one of the names."""
         try:
-            lease = acquire(self._store, [name], self._store.owner, self._ttl_seconds, 0)
+            lease = acquire(self._store, names, self._store.owner, self._ttl_seconds, 0)
         except TrickleError as error:
             if error.code != "REFRESH_IN_PROGRESS":
                 raise

@@ -346,6 +346,10 @@ class CatalogReader(HistoryReader):
         s = tables.sources
         return tuple(rows.source(row) for row in self._rows(select(s).order_by(s.c.namespace, s.c.name)))
 
+    def groups(self) -> tuple[rows.GroupState, ...]:
+        """Of groups that were refreshed; not all of them need be groups still."""
+        return tuple(rows.group_state(row) for row in self._rows(select(tables.groups)))
+
     def alerts(
         self,
         limit: int | None = 50,

@@ -74,6 +74,18 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupState:
+    """What became of the refreshes of a group."""
+
+    id: int
+    members: tuple[int, ...]  # ids of stream tables
+    epoch: int  # how often they were published together
+    state: str  # of the last one: COMPLETED, FAILED
+    at: datetime
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """Something to be told about an alert, to one webhook."""
 
@@ -307,6 +319,7 @@ function = Reader("trickle_functions", LakeFunction, key="name", without=("finge
 alert = Reader("trickle_alerts", Alert)
 delivery = Reader("trickle_outbox", Delivery)
 garbage = Reader("trickle_garbage", Garbage)
+group_state = Reader("trickle_groups", GroupState)
 
 
 def stream_table(row: RowMapping, dependencies: tuple[Dependency, ...]) -> StreamTable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
@@ -25,11 +25,13 @@ from spark_trickle.model import (
     RUNS,
     Action,
     Column,
+    Consistency,
     Dependency,
     LakeFunction,
     Lineage,
     Mode,
     Pointer,
+    SchedulePolicy,
     Shape,
     Source,
     Star,
@@ -61,7 +63,8 @@ class StreamTableFields(TypedDict, total=False):
     consecutive_errors: int
     last_error: str | None
     scc_id: int | None
-    group_policy: str | None
+    diamond_consistency: Consistency | None
+    diamond_schedule_policy: SchedulePolicy | None
     freshness_deadline: datetime | None
     compiled: str | None
     functions: tuple[tuple[str, str], ...]
@@ -288,6 +291,34 @@ class Transaction(PointerWriter):
             data_timestamp=entry.data_timestamp,
         )
 
+    # Groups
+
+    def group_published(self, members: Collection[int], refresh_ids: Collection[str]) -> int:
+        """These stream tables were published together, by these refreshes. Returns how often by now."""
+        epoch = self._group_before(members) + 1
+        self._put_group(members, epoch, "COMPLETED", None)
+        h = tables.refresh_history
+        self.connection.execute(update(h).where(h.c.refresh_id.in_(list(refresh_ids))).values(group_epoch=epoch))
+        return epoch
+
+    def group_failed(self, members: Collection[int], error: str) -> None:
+        self._put_group(members, self._group_before(members), "FAILED", error)
+
+    def _group_before(self, members: Collection[int]) -> int:
+        """The epoch so far. Groups are disjoint: those that share a member with this one are gone."""
+        epochs = [0]
+        g = tables.groups
+        for id, of, epoch in self.connection.execute(select(g.c.id, g.c.members, g.c.epoch)).all():
+            if not set(members).isdisjoint(json.loads(of)):
+                epochs.append(epoch)
+                self.connection.execute(delete(g).where(g.c.id == id))
+        return max(epochs)
+
+    def _put_group(self, members: Collection[int], epoch: int, state: str, error: str | None) -> None:
+        listed = json.dumps(sorted(members))
+        values = {"members": listed, "epoch": epoch, "state": state, "at": datetime.now(UTC), "error": error}
+        self.connection.execute(insert(tables.groups).values(**values))
+
     def _add_history(self, **values: Any) -> None:
         self.connection.execute(insert(tables.refresh_history).values(process=self._owner.id, **values))
 
@@ -502,7 +533,6 @@ def _fields_of(table: StreamTable) -> StreamTableFields:
     kept = StreamTableFields.__annotations__.keys() - {
         "owner_id",
         "scc_id",
-        "group_policy",
         "freshness_deadline",
         "compiled",
     }
@@ -531,7 +561,7 @@ def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:
         values["file_schema"] = values["file_schema"] or None
     if "settings" in values:
         values["settings"] = _json(dict(values["settings"])) if values["settings"] else None
-    for key in ("mode", "status", "star"):
-        if key in values:
+    for key in ("mode", "status", "star", "diamond_consistency", "diamond_schedule_policy"):
+        if values.get(key) is not None:
             values[key] = values[key].value
     return values

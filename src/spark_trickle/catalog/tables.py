@@ -123,7 +123,8 @@ stream_tables = Table(
     Column("last_error", Text),
     Column("created_at", Moment, nullable=False),
     Column("scc_id", Integer),
-    Column("group_policy", String(20)),
+    Column("diamond_consistency", String(20)),  # NULL: the lake's
+    Column("diamond_schedule_policy", String(20)),  # NULL: the lake's
     Column("freshness_deadline", Moment),
     Column("compiled", Text),
     Column("functions_used", Text),
@@ -184,6 +185,7 @@ refresh_history = Table(
     Column("freshness_deadline", Moment),
     Column("snapshot_id", BigInteger),  # of the stream table: what this refresh published
     Column("data_timestamp", Moment),  # that the stream table got; NULL: it kept the one it had
+    Column("group_epoch", BigInteger),  # of the group that was published together
     Index("trickle_refresh_history_name", "name", "id"),
     Index("trickle_refresh_history_started", "started_at"),
     Index("trickle_refresh_history_state", "state"),
@@ -304,6 +306,18 @@ cuts = Table(
     Column("catalog_name", String(255), nullable=False, unique=True),
     Column("created_at", Moment, nullable=False),
     Column("comment", Text),
+)
+
+# What became of the refreshes of groups. Which groups there are follows from definitions and settings.
+groups = Table(
+    "trickle_groups",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("members", Text, nullable=False),  # ids of stream tables
+    Column("epoch", BigInteger, nullable=False),  # how often they were published together
+    Column("state", String(20), nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("error", Text),
 )
 
 functions = Table(

@@ -96,6 +96,31 @@ def statistics(name: OneOrAll = None, since: Since = None) -> None:
     out.out.print(table)
 
 
+def groups(name: OneOrAll = None) -> None:
+    """Show which stream tables are published together, why, how often they were, and how the last time ended.
+
+    [dim]trickle groups
+    trickle groups shop.revenue --output json[/dim]
+    """
+    from spark_trickle.monitor.groups import groups
+
+    out = output()
+    with open_store() as lake:
+        found = groups(lake.store, lake.settings, None if name is None else lake.store.find(lake.name(name)).name)
+    if out.is_json or not found:
+        out.show(found)
+        return
+    table = grid("members", "epoch", "last", "policy", "why", right=(1,))
+    for g in found:
+        last = Text("-") if g.last_at is None else Text(f"{g.last_state} {g.last_at:%Y-%m-%d %H:%M:%S}")
+        if g.last_error:
+            last.append(f"\n{g.last_error}", style="red")
+        table.add_row(
+            Text("\n".join(g.members)), f"{g.epoch:,}", last, g.schedule_policy.lower(), Text("\n".join(g.paths))
+        )
+    out.out.print(table)
+
+
 def compliance(
     name: OneOrAll = None,
     since: Window = "24h",
@@ -280,4 +305,4 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 # In the order of the help text.
-COMMANDS: tuple[Callable[..., None], ...] = (health, statistics, compliance, pending, sources, lineage)
+COMMANDS: tuple[Callable[..., None], ...] = (health, statistics, groups, compliance, pending, sources, lineage)

@@ -188,8 +188,8 @@ def hashed(tree: Operator, columns: Sequence[Column]) -> Operator:
     return Project(child=tree, items=(*keep(*names(columns)), Item(HASH, row_hash(columns))))
 
 
-def consolidated(tree: Operator, columns: Sequence[Column]) -> Operator:
-    """Rows of the same values folded into one weight; rows that came and went are gone."""
+def folded(tree: Operator, columns: Sequence[Column]) -> Operator:
+    """Rows of the same values as one with their weight; rows that came and went are gone."""
     keys, values = [], []
     for c in columns:
         form = identity(column(c.name), c.type)
@@ -199,9 +199,21 @@ def consolidated(tree: Operator, columns: Sequence[Column]) -> Operator:
             keys.append(Item(f"_t_i_{c.name}", form))
             values.append(plain_call(c.name, call("any_value", column(c.name))))
     weight = plain_call(WEIGHT, call("sum", column(WEIGHT)))
-    folded = Aggregate(child=tree, keys=tuple(keys), calls=(*values, weight))
-    left = Filter(child=folded, condition=negate(equal(column(WEIGHT), number(0))))
-    return Project(child=left, items=(*keep(*names(columns)), Item(HASH, row_hash(columns)), *keep(WEIGHT)))
+    grouped = Aggregate(child=tree, keys=tuple(keys), calls=(*values, weight))
+    return Filter(child=grouped, condition=negate(equal(column(WEIGHT), number(0))))
+
+
+def consolidated(tree: Operator, columns: Sequence[Column]) -> Operator:
+    """The same with the hash of each row."""
+    items = (*keep(*names(columns)), Item(HASH, row_hash(columns)), *keep(WEIGHT))
+    return Project(child=folded(tree, columns), items=items)
+
+
+def copies(tree: Operator, columns: Iterable[str]) -> Operator:
+    """As many rows of each as its weight says."""
+    each = call("explode", call("array_repeat", number(1), cast(column(WEIGHT), "int")))
+    there = Filter(child=tree, condition=greater(column(WEIGHT), number(0)))
+    return Project(child=Explode(child=there, generator=each, names=(_COPY,)), items=keep(*columns))
 
 
 def change_rows(tree: Operator, columns: Sequence[Column]) -> tuple[Step, ...]:
@@ -209,13 +221,11 @@ def change_rows(tree: Operator, columns: Sequence[Column]) -> tuple[Step, ...]:
     listed = (*names(columns), HASH)
     delta = Named(view=DELTA, names=(*listed, WEIGHT))
     removed = Total(DELTA, WEIGHT, negative=True)
-    copies = call("explode", call("array_repeat", number(1), cast(column(WEIGHT), "int")))
-    added = Filter(child=delta, condition=greater(column(WEIGHT), number(0)))
     return (
         Compute(DELTA, consolidated(tree, columns), ends=True, totals=(WEIGHT,)),
         Compute(LEAVING, _leaving(delta, columns), Stage.LOOKUP, when=removed, condition="rows leave", rows=removed),
         Write(
-            enters=Project(child=Explode(child=added, generator=copies, names=(_COPY,)), items=keep(*listed)),
+            enters=copies(delta, listed),
             entering=Total(DELTA, WEIGHT),
             leaves=Filter(child=delta, condition=less(column(WEIGHT), number(0))),
             positions=Named(view=LEAVING, names=(FILE, POSITION)),

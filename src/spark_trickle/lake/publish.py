@@ -35,9 +35,14 @@ class Member:
 
 
 def publish(
-    store: CatalogStore, lake: Lake, members: Sequence[Member], *, probe: Callable[[str], None] | None = None
+    store: CatalogStore,
+    lake: Lake,
+    members: Sequence[Member],
+    also: Sequence[Change] = (),
+    *,
+    probe: Callable[[str], None] | None = None,
 ) -> None:
-    """All members or none. `probe` is called at named points, so that tests can fail there."""
+    """All members and what is to be written `also`, or nothing. Tests fail at the points where `probe` is called."""
     at = probe or (lambda _point: None)
     at("before checks")
     for member in members:
@@ -52,6 +57,8 @@ def publish(
             tx.hold_inputs(member.reads)
             _move(tx, member)
             member.change.apply(tx, ids)
+        for change in also:
+            change.apply(tx, ids)
         at("before commit")
     at("after commit")
 

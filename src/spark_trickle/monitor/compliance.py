@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from spark_trickle.catalog.history import Advance
 from spark_trickle.catalog.reader import CatalogReader, unknown
 from spark_trickle.config import Settings
+from spark_trickle.graph.stream_tables import Groups
 from spark_trickle.model import StreamTable, TableName
 from spark_trickle.monitor.statistics import quantile
 from spark_trickle.schedule import Schedule
@@ -102,7 +103,8 @@ def compliance(
     known = {t.name: t for t in reader.stream_tables()}
     if name is not None and name not in known:
         raise unknown(name, known)
-    dag = Dag.of([member(t, known, settings) for t in known.values()], default_schedule(settings))
+    groups = Groups.of(known.values(), settings).all
+    dag = Dag.of([member(t, known, settings) for t in known.values()], default_schedule(settings), groups)
     chosen = [t for t in known.values() if (name is None or t.name == name) and dag.schedules.get(t.name)]
     moved = reader.advances(since, chosen[0].id if name is not None and chosen else None)
     oldest = reader.history_size()[1]

@@ -9,6 +9,7 @@ from spark_trickle.catalog.frontier import inputs_moved
 from spark_trickle.catalog.reader import CatalogReader, unknown
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
+from spark_trickle.graph.stream_tables import Groups
 from spark_trickle.model import Pointer, Status, StreamTable, TableName
 from spark_trickle.results import Description, StreamTableStatus
 from spark_trickle.scheduler.decide import Dag
@@ -28,7 +29,8 @@ def status(
     known = {t.name: t for t in store.stream_tables()}
     if name is not None and name not in known:
         raise unknown(name, known)
-    dag = Dag.of([member(t, known, settings) for t in known.values()], default_schedule(settings))
+    groups = Groups.of(known.values(), settings).all
+    dag = Dag.of([member(t, known, settings) for t in known.values()], default_schedule(settings), groups)
     found = pointers if pointers is not None else store.pointers()
     last = store.last_refreshes()
     hindered = _hindered(dag, known)

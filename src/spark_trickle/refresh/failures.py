@@ -12,7 +12,8 @@ from spark_trickle.errors import ErrorCode, Kind, Reason, TrickleError
 from spark_trickle.model import Action, Mode, Status, StreamTable
 from spark_trickle.refresh.decide import Decision
 from spark_trickle.refresh.tracing import trace
-from spark_trickle.refresh.work import Done, Work
+from spark_trickle.refresh.work import Done, Request, Run, Work, completed
+from spark_trickle.results import RefreshResult
 from spark_trickle.spark.analyze import data_error
 
 _log = logging.getLogger(__name__)
@@ -33,8 +34,8 @@ def second_try(error: Exception, decision: Decision, mode: Mode) -> Decision | N
     return replace(decision, reason=decision.reason.also(also))
 
 
-def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError, *, own: bool = True) -> None:
-    """Keep the failure; the old content stays readable. What failed elsewhere is no fault of this table."""
+def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError) -> None:
+    """Keep the failure; the old content stays readable."""
     table = work.table
     trace(work, error)
     try:
@@ -52,7 +53,7 @@ def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError, 
                 error_code=error.code,
                 error=error.message,
             )
-            if not own or error.code == "LEASE_LOST":  # the table is somebody else's now
+            if error.code == "LEASE_LOST":  # the table is somebody else's now
                 return
             tx.update_stream_table(table.id, consecutive_errors=table.consecutive_errors + 1, last_error=str(error))
             if error.kind is Kind.SCHEMA and table.status is Status.ACTIVE:
@@ -65,7 +66,7 @@ def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError, 
 
 def record_unbegun(store: CatalogStore, table: StreamTable, error: TrickleError, initiated_by: str) -> None:
     """A refresh that failed before it began, as it does without Spark: it counts like any other."""
-    work = Work(table)
+    work = Work(Request(table))
     try:
         with store.write() as tx:
             tx.start_refresh(work.refresh_id, table.id, str(table.name), initiated_by)
@@ -75,15 +76,38 @@ def record_unbegun(store: CatalogStore, table: StreamTable, error: TrickleError,
     record_failure(store, work, error)
 
 
-def record_group_failure(store: CatalogStore, tables: Sequence[StreamTable], error: TrickleError) -> None:
-    """Stream tables that were to be published together, as they were before; the first one failed."""
-    if error.code == "LEASE_LOST" or not alerts_of(error, tables[0].consecutive_errors + 1):
-        return
-    first, *others = (str(t.name) for t in tables)
-    message = f"nothing of {', '.join(sorted((first, *others)))} was published, since {first} failed: {error.message}"
+def record_group_failure(
+    store: CatalogStore,
+    run: Run,
+    failed: StreamTable,
+    staged: Sequence[Done],
+    rest: Sequence[StreamTable],
+    error: TrickleError,
+) -> None:
+    """Of those that were to be published together one failed: the others, staged or not begun, are skipped."""
+    others = (*(d.table for d in staged), *rest)
+    names = ", ".join(sorted(str(t.name) for t in (failed, *others)))
+    reason = Reason("GROUP_FAILED", f"it is published together with {failed.name}, which failed: {error.message}")
     try:
         with store.write() as tx:
-            tx.alerts.raise_("GROUP_FAILED", message, first)
+            for done in staged:
+                tx.finish_refresh(
+                    done.refresh_id,
+                    state="COMPLETED",
+                    action=Action.SKIP,
+                    reason=str(reason),
+                    stages=done.stages.rounded(),
+                    seconds=round(done.stages.total, 4),
+                )
+            for table in rest:
+                result = RefreshResult(str(table.name), Action.SKIP, str(reason))
+                tx.add_refresh(completed(result, run.initiated_by, run.cut.instant), table.id or None)
+            for group in run.groups.all:
+                if failed.name in group.members:
+                    tx.group_failed([run.known[m].id for m in group.members if m in run.known], str(error))
+            if error.code != "LEASE_LOST" and alerts_of(error, failed.consecutive_errors + 1):
+                message = f"nothing of {names} was published, since {failed.name} failed: {error.message}"
+                tx.alerts.raise_("GROUP_FAILED", message, str(failed.name))
     except TrickleError as second:
         _log.warning("the failure of a group could not be recorded: %s", second)
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from datetime import datetime
 
-from spark_trickle.delta.steps import HASH
+from spark_trickle.delta.steps import HASH, hashed, names
 from spark_trickle.errors import TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.staging import Staging
@@ -14,10 +14,19 @@ from spark_trickle.model import TableName, TableOptions
 from spark_trickle.refresh.as_written import definition_view
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.compile import compile_sql
-from spark_trickle.spark.names import quote
 from spark_trickle.spark.order import is_large
-from spark_trickle.sql.algebra import Constant, Explode, Join, Operator, OuterJoin, Recursion, State
-from spark_trickle.sql.identity import row_hash
+from spark_trickle.sql.algebra import (
+    Constant,
+    Explode,
+    Join,
+    Named,
+    Operator,
+    OuterJoin,
+    Project,
+    Recursion,
+    State,
+    keep,
+)
 from spark_trickle.sql.lineage import origin
 from spark_trickle.thresholds import DRIVER_BYTES
 
@@ -52,15 +61,14 @@ class AttemptLeaves:
 
 def full_select(attempt: Attempt, compiled: Compiled, instant: datetime) -> str:
     """A SELECT of all columns, the hidden ones too, over the tables of the attempt."""
-    names = ", ".join(quote(c.name) for c in compiled.all_columns if c.name != HASH)
+    listed = tuple(c for c in compiled.all_columns if c.name != HASH)
     if compiled.plan is None:
         view = definition_view(attempt, compiled, instant)
-        return f"SELECT {names}, {row_hash(compiled.columns).sql()} AS {quote(HASH)} FROM {quote(view)}"
-    sql = compile_sql(compiled.plan.full, AttemptLeaves(attempt))
-    if HASH in {c.name for c in compiled.hidden}:
-        hashed = tuple(c for c in compiled.all_columns if c.name != HASH)
-        return f"SELECT {names}, {row_hash(hashed).sql()} AS {quote(HASH)} FROM ({sql})"
-    return f"SELECT {names} FROM ({sql})"
+        tree: Operator = Named(view=view, names=names(listed))
+    else:
+        tree = compiled.plan.full
+    whole = hashed(tree, listed) if HASH in names(compiled.hidden) else Project(child=tree, items=keep(*names(listed)))
+    return compile_sql(whole, AttemptLeaves(attempt))
 
 
 def described(attempt: Attempt, compiled: Compiled, options: TableOptions) -> TableOptions:

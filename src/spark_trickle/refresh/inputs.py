@@ -21,7 +21,7 @@ from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.names import quote
 from spark_trickle.spark.order import is_large
 from spark_trickle.spark.runtime import Local, collect_local, run_prepared
-from spark_trickle.spark.statement import Statement
+from spark_trickle.spark.statement import Statement, no_rows
 from spark_trickle.sql.algebra import WEIGHT, State
 from spark_trickle.thresholds import LOCAL, ONE_PIECE, SMALL
 
@@ -310,7 +310,7 @@ class Feeds:
         here = self.attempt.qualified(item.name)
         frontier = item.frontier
         if frontier is None or frontier.snapshot_id is None:
-            return f"(SELECT * FROM {here} WHERE false)"
+            return no_rows(here)
         kind = self.attempt.lake.kind(item.pointer.location)
         sql = kind.old_state(item.pointer, here, frontier.snapshot_id)
         return self.attempt.pin(item.name, frontier.snapshot_id) if sql is None else sql
@@ -331,8 +331,7 @@ class Feeds:
         if table not in self._views:
             frame = self.feeds[table].frame if table in self.feeds else None
             if frame is None:  # asked for only when the pass that drops unchanged inputs is switched off
-                weight = quote(self.weight(table))
-                return f"(SELECT *, 0L AS {weight} FROM {self.attempt.qualified(table)} WHERE false)"
+                return no_rows(self.attempt.qualified(table), self.weight(table))
             local = self.feeds[table].local
             if local is not None:
                 self._views[table] = self.name(local, "changes")

@@ -21,12 +21,13 @@ from spark_trickle.refresh.full import full_select
 from spark_trickle.refresh.inputs import Feeds, gather
 from spark_trickle.refresh.run import Refresher, new_state
 from spark_trickle.refresh.situation import Cut, other_code, past_of, situation_of
-from spark_trickle.refresh.step_texts import steps_sql
-from spark_trickle.refresh.work import Work
+from spark_trickle.refresh.step_texts import Frontier, steps_sql
+from spark_trickle.refresh.work import Done, Made, Request, Work
 from spark_trickle.results import Explanation, PlannedRefresh, Verification
-from spark_trickle.spark.analyze import spark_error
+from spark_trickle.spark.analyze import Analyzer, spark_error
 from spark_trickle.spark.compile import PlainLeaves, compile_sql
 from spark_trickle.spark.names import quote, quote_table
+from spark_trickle.spark.statement import columns_sql
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class Inspector:
         with r.attempts.begin({}, table.namespace) as attempt:
             compiled = r.compile(attempt, table, cut, known)
             planned = self._planned(attempt, table, compiled, cut, None, measure=False)
+            script = self._script(attempt, table, compiled, cut)
         return Explanation(
             name=str(name),
             definition=table.definition,
@@ -49,7 +51,7 @@ class Inspector:
             reason=None if compiled.reason is None else str(compiled.reason),
             identity=compiled.plan.identity if compiled.plan else "the whole row",
             operators=_operators(compiled),
-            delta_sql=self._script(table, compiled, cut),
+            delta_sql=script,
             full_sql=_full_sql(compiled),
             next_action=planned.action,
             next_reason=planned.reason,
@@ -71,20 +73,24 @@ class Inspector:
                 with r.store.write() as tx:
                     tx.put_lineage(known[name].id, found)
 
-    def _script(self, table: StreamTable, compiled: Compiled, cut: Cut) -> str | None:
+    def _script(self, attempt: Attempt, table: StreamTable, compiled: Compiled, cut: Cut) -> str | None:
         """What a refresh runs; where every input can be read at the frontier by its name, as a script."""
-        old: dict[TableName, str] = {}
+        read = dict(item for c in (compiled, *(s.compiled for s in compiled.states)) for item in c.inputs.items())
+        analyzer = Analyzer(attempt.session)
+        found: dict[TableName, Frontier] = {}
         for part in (table, *table.states):
             for d in part.dependencies:
                 pointer = cut.pointers.get(d.input)
-                if pointer is None or pointer.is_view or d.snapshot_id is None:
+                if d.input not in read or pointer is None or pointer.is_view or d.snapshot_id is None:
                     continue
                 kind = self.refresher.lake.kind(pointer.location)
                 if kind.expired(pointer.location, d.snapshot_id) is None:
                     sql = kind.old_state(pointer, quote_table(d.input), d.snapshot_id)
-                    old |= {} if sql is None else {d.input: sql}
-        needed = {i for c in (compiled, *(s.compiled for s in compiled.states)) for i in c.inputs}
-        return steps_sql(compiled, table, old) if needed <= old.keys() else steps_sql(compiled)
+                    if sql is not None:
+                        attempt.register_missing(cut.pointers, [d.input])
+                        used = columns_sql(read[d.input][1], attempt.qualified(d.input))
+                        found[d.input] = Frontier(analyzer.columns(used) if read[d.input][1] else (), sql)
+        return steps_sql(compiled, table, found) if read.keys() <= found.keys() else steps_sql(compiled)
 
     # -- dry run ---------------------------------------------------------------------------------------------------
 
@@ -126,7 +132,7 @@ class Inspector:
         have = {t.name: t for t in table.states}
         hidden = [s.name for s in compiled.states]
         attempt.register_missing(cut.pointers, hidden)
-        done: list[Work] = []
+        done: list[Done] = []
         changed: dict[str, int] = {}
         moved: dict[str, None] = {}
         for part, plan in (
@@ -136,31 +142,23 @@ class Inspector:
             there = {i: v for i, v in plan.inputs.items() if i not in hidden or i in cut.pointers}
             inputs = gather(attempt, replace(plan, inputs=there), {d.input: d for d in part.dependencies})
             moved.update({str(i.name): None for i in inputs if i.changed and i.name not in hidden})
-            work = Work(replace(part, mode=table.mode), compiled=plan, states=tuple(done))
+            work = Work(Request(replace(part, mode=table.mode), asked), states=tuple(done))
             feeds = Feeds(attempt, {i.name: i for i in inputs})
             try:
                 if measure:
-                    work.decision = r.decide(cut, work, inputs, feeds, asked)
+                    decision = r.decide(cut, work, plan, feeds)
                 else:
-                    situation = situation_of(
-                        r.lake,
-                        work.table,
-                        plan,
-                        inputs,
-                        cut,
-                        asked,
-                        [w.decision for w in done if w.decision is not None],
-                    )
-                    work.decision = decide_early(situation) or self._by_ratio(moved)
+                    below = [d.decision for d in done]
+                    situation = situation_of(r.lake, work.table, plan, inputs, cut, asked, below)
+                    decision = decide_early(situation) or self._by_ratio(moved)
             except TrickleError as error:
                 return PlannedRefresh(str(table.name), Action.SKIP, f"{error.code}: {error.message}")
             finally:
                 changed |= {str(n): rows for n, rows in feeds.rows.items() if n not in hidden}
                 feeds.release()
-            done.append(work)
+            done.append(Done(work.table, work.stages, work.refresh_id, decision, plan, Made(inputs, None)))
         decision = done[-1].decision
-        assert decision is not None
-        if decision.reason.code == "CHANGE_RATIO" and any(w.action is not Action.NO_DATA for w in done[:-1]):
+        if decision.reason.code == "CHANGE_RATIO" and any(d.action is not Action.NO_DATA for d in done[:-1]):
             decision = self._by_ratio(["hidden state tables"])  # by how much, is known when they are computed
         past = past_of(r.store, table)
         differential = decision.action is Action.DIFFERENTIAL

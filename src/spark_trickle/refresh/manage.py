@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_trickle.catalog.controls import working
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.reader import unknown
 from spark_trickle.errors import TrickleError
+from spark_trickle.graph.stream_tables import graph_of
 from spark_trickle.lake import owned
 from spark_trickle.lake.protect import sources_of
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
+    Dependency,
     InputKind,
     Mode,
     Star,
@@ -24,10 +26,11 @@ from spark_trickle.model import (
 from spark_trickle.refresh.as_written import notices, refuse_volatile
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.handover import trim
-from spark_trickle.refresh.run import Refresher, graph_of, refuse_cycle, same_as_leased
+from spark_trickle.refresh.policy import Policy
+from spark_trickle.refresh.run import Refresher, refuse_cycle, same_as_leased
 from spark_trickle.refresh.situation import refuse_taken
 from spark_trickle.refresh.stages import Stages
-from spark_trickle.refresh.work import Altered, Request, Run
+from spark_trickle.refresh.work import Altered, Done, Request, Run
 from spark_trickle.results import RefreshResult
 from spark_trickle.spark.settings import TIME_ZONE, changed, zone
 from spark_trickle.sql.mentions import mentioned
@@ -52,6 +55,7 @@ class Manager:
         star: Star,
         settings: Mapping[str, str],
         options: TableOptions,
+        policy: Policy,
         *,
         initialize: bool,
     ) -> RefreshResult:
@@ -76,16 +80,57 @@ class Manager:
                 schedule=schedule,
                 star=star,
                 settings=tuple(sorted(pins.items())),
+                **policy,
             )
             with r.attempts.begin({}, namespace) as attempt:
-                run = Run(attempt, cut, lease, "create", known)
-                stages = Stages()
-                with stages("compile"):
-                    compiled = self._compile(run, table, check=initialize)
-                done = r.stage(run, Request(table, options=options, initialize=initialize), compiled, stages)
-                r.publish(run, [done])
-                r.protector.protect([n for n, (kind, _) in compiled.reads.items() if kind is InputKind.SOURCE])
-                return replace(done.result(), notices=notices(compiled, r.settings))
+                run = Run(attempt, cut, lease, "create", known, r.groups(known))
+                request = self._compiled(run, Request(table, options=options, initialize=initialize), check=initialize)
+                if initialize and (others := self._published_with(run, request)):
+                    with r.heartbeat.holding(_leases(others), r.settings.lease_wait_seconds) as theirs:
+                        done = self._run_together(request, others, lease.also(theirs), "create")
+                else:
+                    (done,) = r.refresh_together(run, [request])
+            r.protector.protect([n for n, (kind, _) in done.compiled.reads.items() if kind is InputKind.SOURCE])
+            return replace(done.result(), notices=notices(done.compiled, r.settings))
+
+    def _compiled(self, run: Run, request: Request, *, check: bool) -> Request:
+        stages = Stages()
+        with stages("compile"):
+            compiled = self._compile(run, request.table, check=check)
+        return replace(request, compiled=compiled, stages=stages)
+
+    def _published_with(self, run: Run, request: Request) -> list[StreamTable]:
+        """The other members of the group that a stream table is in with its new definition."""
+        table = _as_defined(request)
+        unit = self.refresher.groups({**run.known, table.name: table}).unit(table.name)
+        return [run.known[m] for m in unit if m != table.name]
+
+    def _run_together(self, request: Request, others: Sequence[StreamTable], lease: Lease, initiated_by: str) -> Done:
+        """Refresh the whole group with it, at one cut: its content is of the same moment as theirs."""
+        r, table = self.refresher, _as_defined(request)
+        known = r.known()
+        for other in others:
+            same_as_leased(other, known)
+        known[table.name] = table
+        groups, graph = r.groups(known), graph_of(known.values())
+        cut = r.cut(d.input for t in known.values() for d in t.reads if t.name in groups.unit(table.name))
+        unit = [m for u in groups.units((table.name, *(o.name for o in others)), graph) for m in u]
+        pending = r.pending([m for m in unit if m != table.name], known, (), None, cut)
+        below = set(graph.descendants(table.name))
+        known[table.name] = request.table
+        with r.attempts.begin({}, request.table.namespace) as attempt:
+            run = Run(attempt, cut, lease, initiated_by, known, groups)
+            own = self._compiled(run, replace(request, compiled=None, stages=None), check=True)
+            requests = []
+            for m in unit:
+                if m == table.name:
+                    requests.append(own)
+                elif m in below:  # what it reads is recomputed: in mode DIFFERENTIAL it would be refused
+                    requests.append(Request(known[m], Mode.FULL if known[m].mode is Mode.DIFFERENTIAL else None))
+                elif m in pending:
+                    requests.append(Request(known[m]))
+            staged = r.refresh_together(run, requests)
+        return next(d for d in staged if d.table.name == table.name)
 
     def _compile(self, run: Run, table: StreamTable, *, check: bool) -> Compiled:
         """What the user just wrote, or a refusal."""
@@ -117,6 +162,7 @@ class Manager:
         star: Star | None,
         settings: Mapping[str, str],
         options: TableOptions,
+        policy: Policy,
     ) -> RefreshResult | None:
         """Returns the refresh that a changed definition needed, None when nothing had to be computed."""
         check_options(options)
@@ -129,6 +175,7 @@ class Manager:
                 mode=mode or table.mode,
                 schedule=schedule if schedule is not None else table.schedule,
                 star=star or table.star,
+                **policy,
             )
             pins = r.pins(table) | dict(settings)
             differs = changed(r.pins(table), pins)
@@ -148,6 +195,7 @@ class Manager:
                         star=wanted.star,
                         consecutive_errors=0,
                         last_error=None,
+                        **policy,
                     )
                 if options != TableOptions():
                     owned.set_properties(r.lake, table.name, options)
@@ -177,14 +225,15 @@ class Manager:
         r = self.refresher
         known = {**r.known(), wanted.name: wanted}
         with r.attempts.begin({}, wanted.namespace) as attempt:
-            run = Run(attempt, r.cut(), lease, "alter", known)
-            stages = Stages()
-            with stages("compile"):
-                compiled = self._compile(run, wanted, check=True)
-            done = r.stage(run, Request(wanted, altered=altered), compiled, stages)
-            r.publish(run, [done])
-            r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
-            return replace(done.result(), notices=notices(compiled, r.settings))
+            run = Run(attempt, r.cut(), lease, "alter", known, r.groups(known))
+            request = self._compiled(run, Request(wanted, altered=altered), check=True)
+            if others := self._published_with(run, request):
+                with r.heartbeat.holding(_leases(others), r.settings.lease_wait_seconds) as theirs:
+                    done = self._run_together(request, others, lease.also(theirs), "alter")
+            else:
+                (done,) = r.refresh_together(run, [request])
+        r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
+        return replace(done.result(), notices=notices(done.compiled, r.settings))
 
     # -- drop ------------------------------------------------------------------------------------------------------
 
@@ -227,6 +276,17 @@ class Manager:
         except TrickleError:
             return True
         return False
+
+
+def _as_defined(request: Request) -> StreamTable:
+    """The stream table as others see it once it is published: its dependencies are those of its new definition."""
+    assert request.compiled is not None
+    reads = (Dependency(n, kind) for n, (kind, _) in request.compiled.reads.items())
+    return replace(request.table, dependencies=tuple(reads), states=())
+
+
+def _leases(tables: Sequence[StreamTable]) -> list[str]:
+    return [f"stream_table:{t.id}" for t in tables]
 
 
 def refuse_not_incremental(compiled: Compiled, mode: Mode) -> None:

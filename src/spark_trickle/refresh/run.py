@@ -2,15 +2,13 @@
 
 One path for all: a refresh, the first fill of a new stream table, and the recompute after an ALTER are requests that
 are staged and published alike. One attempt serves all stream tables of a call, so that they all see the same cut, and
-a consumer reads what its upstream has just staged. A chain publishes table by table; a group in one transaction at the
-end.
+a consumer reads what its upstream has just staged. A chain publishes table by table, a group in one transaction.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -23,12 +21,13 @@ from spark_trickle.config import Settings
 from spark_trickle.delta.optimize import PASSES, Pass
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.graph.dag import Graph
+from spark_trickle.graph.stream_tables import Groups, graph_of
 from spark_trickle.lake.attempt import Attempt, Attempts
 from spark_trickle.lake.protect import Protector, sources_of
 from spark_trickle.lake.publish import publish
 from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import Action, Mode, Pointer, Status, StreamTable, TableName, TableOptions
+from spark_trickle.model import Action, Mode, Pointer, Status, StreamTable, TableName
 from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, Definition, StateTable
@@ -36,7 +35,7 @@ from spark_trickle.refresh.definition_check import misread
 from spark_trickle.refresh.failures import located, record_failure, record_group_failure, second_try
 from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import hand_over, trim
-from spark_trickle.refresh.inputs import Feeds, Input, gather
+from spark_trickle.refresh.inputs import Feeds, gather
 from spark_trickle.refresh.runner import Runner
 from spark_trickle.refresh.situation import (
     Cut,
@@ -47,7 +46,18 @@ from spark_trickle.refresh.situation import (
 )
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.tracing import trace
-from spark_trickle.refresh.work import Altered, Done, Made, Request, Run, Work, completed, members, shapes_of
+from spark_trickle.refresh.work import (
+    Altered,
+    Done,
+    Made,
+    Request,
+    Run,
+    Work,
+    completed,
+    group_changes,
+    members,
+    shapes_of,
+)
 from spark_trickle.results import RefreshResult
 from spark_trickle.spark.analyze import spark_error
 
@@ -76,6 +86,9 @@ class Refresher:
 
     def known(self) -> dict[TableName, StreamTable]:
         return {t.name: t for t in self.store.stream_tables()}
+
+    def groups(self, known: Mapping[TableName, StreamTable]) -> Groups:
+        return Groups.of(known.values(), self.settings)
 
     def pins(self, table: StreamTable) -> dict[str, str | None]:
         """What its definition runs under. One from before settings were kept has those of this connection."""
@@ -120,12 +133,19 @@ class Refresher:
     def order(
         self, names: Sequence[TableName], known: Mapping[TableName, StreamTable], *, upstream: bool
     ) -> tuple[TableName, ...]:
-        """Each once, and after those of the others that it reads; with `upstream` also all that they read."""
+        """Each once, after those of the others that it reads, groups whole; with `upstream` also all that they read."""
         for name in names:
             if name not in known:
                 raise unknown(name, known)
-        order = graph_of(known.values()).ancestors_first(names)
-        return order if upstream else tuple(n for n in order if n in names)
+        graph, groups = graph_of(known.values()), self.groups(known)
+        graph.ancestors_first(names)  # refuses a cycle
+        chosen = groups.whole(names)
+        while upstream:
+            more = groups.whole(graph.ancestors_first(chosen))
+            if len(more) == len(chosen):
+                break
+            chosen = more
+        return tuple(name for unit in groups.units(chosen, graph) for name in unit)
 
     def pending(
         self,
@@ -177,46 +197,52 @@ class Refresher:
             cut = self.cut(d.input for name in order for d in known[name].reads)
             pending = self.pending(order, known, names, mode, cut)
             results: dict[TableName, RefreshResult] = {}
-            waiting: list[Done] = []
+            groups = self.groups(known)
+            units = [order] if together else groups.units(order, graph_of(known.values()))
             with self.attempts.begin({}) as attempt:
-                run = Run(attempt, cut, lease, initiated_by, known)
-                for n, name in enumerate(pending, start=1):
-                    attempt.to_come = frozenset(pending[n:])
-                    with self._group_of(waiting, known[name]):
-                        waiting.append(self.stage(run, Request(known[name], mode if name in names else None)))
-                    if not together or n == len(pending):
-                        self.publish(run, waiting)
-                        results.update({d.table.name: d.result() for d in waiting})
-                        waiting = []
+                run = Run(attempt, cut, lease, initiated_by, known, groups)
+                for n, unit in enumerate(units, start=1):
+                    requests = [Request(known[m], mode if m in names else None) for m in unit if m in pending]
+                    later = [m for u in units[n:] for m in u if m in pending]
+                    for done in self.refresh_together(run, requests, later):
+                        results[done.table.name] = done.result()
             for name in names:
                 if name not in results:
                     results[name] = self._no_data(known[name], cut, started, initiated_by)
         return results
 
-    @contextmanager
-    def _group_of(self, waiting: Sequence[Done], table: StreamTable) -> Iterator[None]:
-        """When a member of a group fails, those that wait for it fail with it; that is no fault of theirs."""
-        try:
-            yield
-        except BaseException as error:
-            problem = spark_error(error)
-            for done in waiting:
-                record_failure(self.store, done, problem, own=False)
-            if waiting:
-                record_group_failure(self.store, [table, *(d.table for d in waiting)], problem)
-            raise
+    def refresh_together(
+        self, run: Run, requests: Sequence[Request], later: Iterable[TableName] = ()
+    ) -> tuple[Done, ...]:
+        """Stage these, upstream first, and publish them in one transaction, or nothing of them.
+
+        `later` are those that the run refreshes after them.
+        """
+        staged: list[Done] = []
+        for n, request in enumerate(requests, start=1):
+            rest = [r.table for r in requests[n:]]
+            run.attempt.to_come = frozenset((*(t.name for t in rest), *later))
+            try:
+                staged.append(self.stage(run, request))
+            except BaseException as error:
+                if len(requests) > 1:
+                    record_group_failure(self.store, run, request.table, staged, rest, spark_error(error))
+                raise
+        if staged:
+            self.publish(run, staged)
+        return tuple(staged)
 
     # -- stage -----------------------------------------------------------------------------------------------------
 
-    def stage(self, run: Run, request: Request, compiled: Compiled | None = None, stages: Stages | None = None) -> Done:
+    def stage(self, run: Run, request: Request) -> Done:
         """Compute one stream table in the run's attempt. A failure is recorded, and nothing of it stays."""
         table = replace(request.table, settings=tuple(sorted(self.pins(request.table).items())))
-        work = Work(table, stages or Stages())
+        work = Work(replace(request, table=table), request.stages or Stages())
         if not request.is_new:
             with self.store.write() as tx:
                 tx.start_refresh(work.refresh_id, table.id, str(table.name), run.initiated_by)
         try:
-            self._compute(run, request, work, compiled)
+            done = self._compute(run, work)
         except BaseException as error:
             self.discard(run)
             problem = located(spark_error(error), table)
@@ -224,110 +250,98 @@ class Refresher:
             if isinstance(error, Exception):
                 raise problem from error
             raise
-        run.known[table.name] = work.table  # with its new columns, for consumers in this attempt
-        return Done.of(work)
+        run.known[table.name] = done.table  # with its new columns, for consumers in this attempt
+        return done
 
-    def _compute(self, run: Run, request: Request, work: Work, compiled: Compiled | None) -> None:
-        table, attempt = work.table, run.attempt
+    def _compute(self, run: Run, work: Work) -> Done:
+        request, table, attempt = work.request, work.table, run.attempt
         attempt.tune(small=False)
+        compiled = request.compiled
         if compiled is None:
             with work.stages("compile"):
                 unseen = table.status is Status.INITIALIZING  # created empty: nobody has looked yet
                 compiled = self.compile(attempt, table, run.cut, run.known, check=unseen)
                 refuse_cycle(table.name, compiled, run.known)  # a view may have got another text
-        work.compiled = compiled
         if request.is_new and not request.initialize:
-            self._leave_empty(run, request, work, compiled)
+            done = self._leave_empty(run, work, compiled)
         else:
-            # Another text needs other states, or the same ones with the same rows; other settings give them other rows.
-            below = request.altered if request.altered is not None and request.altered.settings else None
-            self._states(run, request, work, compiled.states, below)
-            options = request.options if request.altered is None else request.altered.options
-            self._maintain(run, work, request.mode, request.altered, options)
+            work.states = self._states(run, work, compiled.states)
+            done = self._maintain(run, work, compiled)
+        needed = {s.table.name for s in done.states}
+        retired = tuple(t for t in table.states if t.name not in needed)
         # Now: the next stream table may see the sources otherwise.
-        work.table = replace(work.table, columns=compiled.columns, shapes=shapes_of(attempt, compiled))
+        row = replace(table, columns=compiled.columns, shapes=shapes_of(attempt, compiled))
+        return replace(done, table=row, retired=retired)
 
-    def _leave_empty(self, run: Run, request: Request, work: Work, compiled: Compiled) -> None:
+    def _leave_empty(self, run: Run, work: Work, compiled: Compiled) -> Done:
         attempt = run.attempt
-        work.decision = Decision(Action.SKIP, Reason("INITIAL", "created empty, not yet refreshed"))
-        options = described(attempt, compiled, request.options)
+        decision = Decision(Action.SKIP, Reason("INITIAL", "created empty, not yet refreshed"))
+        options = described(attempt, compiled, work.request.options)
         staging = self._opened(run, Staging.new(attempt, work.table.name, compiled.all_columns, options))
         # Its state tables are not there yet.
-        work.made = Made(gather(attempt, replace(compiled, inputs=compiled.reads), {}), staging)
+        made = Made(gather(attempt, replace(compiled, inputs=compiled.reads), {}), staging)
+        return Done(work.table, work.stages, work.refresh_id, decision, compiled, made)
 
-    def _states(
-        self, run: Run, request: Request, owner: Work, needed: Sequence[StateTable], altered: Altered | None
-    ) -> None:
+    def _states(self, run: Run, owner: Work, needed: Sequence[StateTable]) -> tuple[Done, ...]:
         """Bring the hidden state tables up to the cut, in the owner's attempt and for its publish.
 
         They follow the owner's mode. Those that the definition no longer needs go with the same publish.
         """
         have = {t.name: t for t in owner.table.states}
-        done: dict[TableName, Work] = {}
+        asked, altered = owner.request.mode, owner.request.altered
+        # Another text needs other states, or the same ones with the same rows; other settings give them other rows.
+        below = Altered(altered.settings, altered.definition) if altered is not None and altered.settings else None
+        done: dict[TableName, Done] = {}
         for state in needed:
             with owner.stages("states"):
                 table = have.get(state.name) or new_state(owner.table, state, run.cut)
-                work = Work(replace(table, mode=owner.table.mode), compiled=state.compiled)
+                work = Work(Request(replace(table, mode=owner.table.mode), asked, below))
                 work.states = tuple(done[i] for i in state.compiled.inputs if i in done)
                 run.attempt.register_missing(run.cut.pointers, [state.name])
-                self._maintain(run, work, request.mode, altered, TableOptions())
-                work.table = replace(work.table, columns=state.compiled.columns)
+                made = self._maintain(run, work, state.compiled)
                 work.stages.end()  # AUTO compares its seconds with those of other refreshes of this state
-                done[state.name] = work
-        owner.states = tuple(done.values())
-        owner.retired = tuple(t for t in have.values() if t.name not in done)
+                done[state.name] = replace(made, table=replace(work.table, columns=state.compiled.columns))
+        return tuple(done.values())
 
-    def _maintain(
-        self, run: Run, work: Work, asked: Mode | None, altered: Altered | None, options: TableOptions
-    ) -> None:
+    def _maintain(self, run: Run, work: Work, compiled: Compiled) -> Done:
         """Decide and compute one table whose state tables are staged already."""
-        table, attempt, stages, compiled = work.table, run.attempt, work.stages, work.compiled
-        assert compiled is not None
+        table, attempt, stages = work.table, run.attempt, work.stages
         attempt.tune(small=False)
         before = len(run.unpublished)
         with stages("compile"):
             inputs = gather(attempt, compiled, {d.input: d for d in table.dependencies})
         feeds = Feeds(attempt, {i.name: i for i in inputs})
         try:
-            work.decision = self.decide(run.cut, work, inputs, feeds, asked, altered)
-            attempt.tune(small=work.action is Action.DIFFERENTIAL and feeds.all_small)
+            decision = work.decision = self.decide(run.cut, work, compiled, feeds)
+            attempt.tune(small=decision.action is Action.DIFFERENTIAL and feeds.all_small)
             try:
-                staging, counts = self._apply(run, work, compiled, feeds, options)
+                staging, counts = self._apply(run, work, decision.action, compiled, feeds)
             except Exception as error:
-                again = second_try(error, work.decision, asked or table.mode)
+                again = second_try(error, decision, work.request.mode or table.mode)
                 if again is None:
                     raise
                 self.discard(run, before)
                 attempt.restore(run.cut.pointers, table.name)
-                work.decision = again
+                decision = work.decision = again
                 attempt.tune(small=False)
-                staging, counts = self._apply(run, work, compiled, feeds, options, carefully=True)
+                staging, counts = self._apply(run, work, decision.action, compiled, feeds, carefully=True)
             if staging is not None:
                 hand_over(staging, feeds, table, run.known, stages)
                 # Consumers in this attempt read what was just staged.
                 attempt.pointers[table.name] = Pointer(table.name, staging.location, is_view=False)
-            changed = _changed_rows(work, feeds)
-            read = feeds.bytes_read + sum(s.made.bytes_read for s in work.states if s.made is not None)
-            work.made = Made(inputs, staging, counts, changed, read)
-            work.decision = _with_states(work.decision, work.states)
+            read = feeds.bytes_read + sum(s.made.bytes_read for s in work.states)
+            made = Made(inputs, staging, counts, _changed_rows(work, feeds), read)
         finally:
             feeds.release()
+        return Done(table, stages, work.refresh_id, _with_states(decision, work.states), compiled, made, work.states)
 
-    def decide(
-        self,
-        cut: Cut,
-        work: Work,
-        inputs: Sequence[Input],
-        feeds: Feeds,
-        asked: Mode | None,
-        altered: Altered | None = None,
-    ) -> Decision:
+    def decide(self, cut: Cut, work: Work, compiled: Compiled, feeds: Feeds) -> Decision:
         """What to do, and why; feeds are opened where it depends on the size of the change."""
-        table, stages = work.table, work.stages
-        assert work.compiled is not None
-        below = [s.decision for s in work.states if s.decision is not None]
+        table, stages, altered = work.table, work.stages, work.request.altered
+        inputs = tuple(feeds.inputs.values())
+        below = [s.decision for s in work.states]
         with stages("compile"):
-            situation = situation_of(self.lake, table, work.compiled, inputs, cut, asked, below)
+            situation = situation_of(self.lake, table, compiled, inputs, cut, work.request.mode, below)
             if altered is not None and (situation.initialized or table.owner_id is None):
                 situation = replace(situation, reshaped=altered.reason, initialized=True)
         decision = decide_early(situation)
@@ -348,16 +362,9 @@ class Refresher:
         return decision
 
     def _apply(
-        self,
-        run: Run,
-        work: Work,
-        compiled: Compiled,
-        feeds: Feeds,
-        options: TableOptions,
-        *,
-        carefully: bool = False,
+        self, run: Run, work: Work, action: Action, compiled: Compiled, feeds: Feeds, *, carefully: bool = False
     ) -> tuple[Staging | None, Counts]:
-        table, attempt, action = work.table, run.attempt, work.action
+        table, attempt = work.table, run.attempt
         if action is Action.NO_DATA:
             return None, Counts()
         if action is Action.DIFFERENTIAL:
@@ -370,8 +377,9 @@ class Refresher:
             return staging, runner.run(plan.steps(compiled.columns, feeds.facts))
         refuse_taken(self.lake, table, run.cut)
         fits = compiled.layout == table.layout and bool(table.file_schema)
+        altered = work.request.altered
         with work.stages("full"):
-            options = described(attempt, compiled, options)
+            options = described(attempt, compiled, work.request.options if altered is None else altered.options)
             if table.name in run.cut.pointers:
                 attempt.register_missing(run.cut.pointers, [table.name])
                 columns = None if fits else compiled.all_columns
@@ -392,7 +400,8 @@ class Refresher:
         try:
             with staged[-1].stages("publish"):
                 told = self.settings.alert_completed
-                publish(self.store, self.lake, [m for d in staged for m in members(run, d, told)], probe=self.probe)
+                written = [m for d in staged for m in members(run, d, told)]
+                publish(self.store, self.lake, written, group_changes(run, staged), probe=self.probe)
         except BaseException as error:
             if self._is_published(run, error) is False:
                 self.discard(run)
@@ -400,7 +409,7 @@ class Refresher:
             for done in staged:
                 record_failure(self.store, done, problem)
             if len(staged) > 1:
-                record_group_failure(self.store, [d.table for d in staged], problem)
+                record_group_failure(self.store, run, staged[0].table, [], [d.table for d in staged[1:]], problem)
             raise
         run.unpublished.clear()
         for done in staged:
@@ -439,25 +448,18 @@ def new_state(owner: StreamTable, state: StateTable, cut: Cut) -> StreamTable:
 def _changed_rows(work: Work, feeds: Feeds) -> dict[str, int]:
     """By input, those of hidden state tables instead of the tables themselves: as the history has them."""
     hidden = {s.table.name for s in work.states}
-    below = {k: v for s in work.states if s.made is not None for k, v in s.made.changed.items()}
+    below = {k: v for s in work.states for k, v in s.made.changed.items()}
     return below | {str(n): r for n, r in feeds.rows.items() if n not in hidden}
 
 
-def _with_states(decision: Decision, states: Sequence[Work]) -> Decision:
+def _with_states(decision: Decision, states: Sequence[Done]) -> Decision:
     """Recomputing a state table is said, too."""
-    done = [(s.table.name.name, s.decision) for s in states if s.decision is not None]
+    done = [(s.table.name.name, s.decision) for s in states]
     whole = [(n, d) for n, d in done if d.action is Action.FULL and d.reason.code != "INITIAL"]
     if decision.action is not Action.DIFFERENTIAL or not whole:
         return decision
     parts = "; ".join(f"hidden state table {name}: FULL, {d.reason}" for name, d in whole)
     return replace(decision, reason=decision.reason.also(parts))
-
-
-def graph_of(tables: Iterable[StreamTable]) -> Graph[TableName]:
-    """The DAG of stream tables."""
-    found = tuple(tables)
-    names = {t.name for t in found}
-    return Graph({t.name: [d.input for d in t.reads if d.input in names] for t in found})
 
 
 def refuse_cycle(name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable]) -> None:

@@ -16,9 +16,8 @@ from spark_trickle.model import TableName
 from spark_trickle.refresh.inputs import Feeds, Materialized
 from spark_trickle.spark.analyze import data_error
 from spark_trickle.spark.compile import compile_parts, compile_sql, compile_statement
-from spark_trickle.spark.names import quote
 from spark_trickle.spark.runtime import Local, condition_within
-from spark_trickle.spark.statement import PLACES, Narrowed, Place, Statement
+from spark_trickle.spark.statement import PLACES, Narrowed, Place, Statement, columns_sql
 from spark_trickle.sql.algebra import (
     FILE,
     POSITION,
@@ -189,7 +188,7 @@ class Runner:
             return None
         leaves = StepLeaves(self.feeds, self.staging)
         table = leaves.stored() if isinstance(leaf, Stored) else leaves.state(leaf.scan.input, leaf.state)
-        there = self.feeds.query(f"SELECT {', '.join(map(quote, listed))} FROM {table}")
+        there = self.feeds.query(columns_sql(listed, table))
         condition = condition_within(by, there)
         return None if condition is None else Place(condition=condition)
 

@@ -7,28 +7,55 @@ at last the rows that enter and leave. It shows what a refresh does; it is not h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_trickle.delta.facts import Facts
 from spark_trickle.delta.optimize import optimize
-from spark_trickle.delta.steps import HASH, Compute, Repeat, Step, Write
-from spark_trickle.model import StreamTable, TableName
+from spark_trickle.delta.steps import HASH, Compute, Repeat, Step, Write, copies, folded, hashed, names
+from spark_trickle.model import Column, StreamTable, TableName
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.spark.compile import PlainLeaves, compile_sql
 from spark_trickle.spark.names import quote, quote_table
-from spark_trickle.sql.algebra import WEIGHT, Empty, Named, Operator, State, UnionAll
-from spark_trickle.sql.identity import row_hash
+from spark_trickle.spark.statement import PLACES
+from spark_trickle.sql.algebra import (
+    WEIGHT,
+    AsOf,
+    Changes,
+    Empty,
+    Item,
+    Named,
+    Operator,
+    Project,
+    Scan,
+    ScanColumn,
+    State,
+    Stored,
+    UnionAll,
+    Weigh,
+    keep,
+)
+from spark_trickle.sql.scalar import call, text
 from spark_trickle.sql.trees import at
 
 _LEVELS = 3
-OldStates = Mapping[TableName, str]  # how to read the inputs at the frontier
 
 
-def steps_sql(compiled: Compiled, table: StreamTable | None = None, old: OldStates | None = None) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """An input as a script needs it."""
+
+    columns: tuple[Column, ...]  # those that are read
+    old: str  # how to read it at the frontier
+
+
+Frontiers = Mapping[TableName, Frontier]
+
+
+def steps_sql(compiled: Compiled, table: StreamTable | None = None, frontiers: Frontiers | None = None) -> str | None:
     """What a DIFFERENTIAL refresh does when every input changed, hidden state tables first.
 
-    A script, if the table and the old states of all that it reads are given.
+    A script, if the table and the frontiers of all that it reads are given.
     """
     if compiled.plan is None:
         return None
@@ -37,10 +64,10 @@ def steps_sql(compiled: Compiled, table: StreamTable | None = None, old: OldStat
     texts = []
     for name, part in (*((s.name, s.compiled) for s in compiled.states), (None, compiled)):
         row = table if name is None else rows.get(name)
-        if row is None or old is None:
+        if row is None or frontiers is None:
             texts.append((name, [(t, compile_sql(tree, PlainLeaves())) for t, _, tree in _all_trees(part)]))
         else:
-            leaves = ScriptLeaves(old, hidden, row.name)
+            leaves = ScriptLeaves(frontiers, hidden, row.name)
             texts.append((name, [*_inputs(part, leaves), *_script(part, row, leaves)]))
     return ";\n\n".join(
         ("" if name is None else f"-- hidden {name}\n\n") + ";\n\n".join(f"-- {title}\n{sql}" for title, sql in views)
@@ -53,7 +80,7 @@ def titled_trees(compiled: Compiled, changed: Collection[TableName]) -> Iterator
     assert compiled.plan is not None
     facts = Facts(changed)
     for step in compiled.plan.steps(compiled.columns, facts):
-        for title, name, tree in _titled(step):
+        for title, name, tree in titled(step):
             slim = optimize(tree, facts)
             if not isinstance(slim, Empty):
                 yield title, name, slim
@@ -61,7 +88,8 @@ def titled_trees(compiled: Compiled, changed: Collection[TableName]) -> Iterator
                 return
 
 
-def _titled(step: Step) -> Iterator[tuple[str, str, Operator]]:
+def titled(step: Step) -> Iterator[tuple[str, str, Operator]]:
+    """(title, name, tree) of what one step computes."""
     if isinstance(step, Compute):
         yield step.name + _condition(step), step.name, step.tree
     elif isinstance(step, Repeat):
@@ -98,13 +126,13 @@ def _all_trees(compiled: Compiled) -> Iterator[tuple[str, str, Operator]]:
 
 @dataclass(frozen=True, slots=True)
 class ScriptLeaves(PlainLeaves):
-    old: OldStates
+    frontiers: Frontiers
     hidden: Collection[TableName]
     table: TableName
 
     def state(self, table: TableName, state: State) -> str:
         if state is State.OLD:
-            return self.old[table]
+            return self.frontiers[table].old
         return quote(_now(table)) if table in self.hidden else quote_table(table)
 
     def stored(self) -> str:
@@ -114,17 +142,17 @@ class ScriptLeaves(PlainLeaves):
 def _inputs(compiled: Compiled, leaves: ScriptLeaves) -> Iterator[tuple[str, str]]:
     """Views of the changes of what is read, and of what is stored."""
     assert compiled.plan is not None
-    for name, (_, columns) in compiled.inputs.items():
+    for name in compiled.inputs:
         if name not in leaves.hidden:  # what changed in a hidden state table is known from its own steps
-            yield (
-                f"changes of {name}",
-                _view(leaves.changes(name), _difference(quote_table(name), leaves.old[name], columns)),
-            )
-    full = compile_sql(at(compiled.plan.full, State.OLD), leaves)
+            sql = compile_sql(_difference(name, leaves.frontiers[name].columns), leaves)
+            yield f"changes of {name}", _view(leaves.changes(name), sql)
     listed = tuple(c for c in compiled.all_columns if c.name != HASH)
-    hashed = f", {row_hash(listed).sql()} AS {quote(HASH)}" if HASH in {c.name for c in compiled.hidden} else ""
-    places = "'storage' AS _file, monotonically_increasing_id() AS _pos"
-    yield f"stored rows of {leaves.table}", _view(leaves.stored(), f"SELECT *{hashed}, {places} FROM ({full})")
+    rows = at(compiled.plan.full, State.OLD)
+    if HASH in names(compiled.hidden):
+        rows = hashed(rows, listed)
+    place = (Item(PLACES[0], text("storage")), Item(PLACES[1], call("monotonically_increasing_id")))
+    sql = compile_sql(Project(child=rows, items=(*keep(*rows.columns), *place)), leaves)
+    yield f"stored rows of {leaves.table}", _view(leaves.stored(), sql)
 
 
 def _script(compiled: Compiled, table: StreamTable, leaves: ScriptLeaves) -> Iterator[tuple[str, str]]:
@@ -133,7 +161,7 @@ def _script(compiled: Compiled, table: StreamTable, leaves: ScriptLeaves) -> Ite
         sql = compile_sql(tree.transform(lambda op: _of_table(op, table)), leaves)
         yield title, _view(quote(_step(table, name)) if name else leaves.changes(table.name), sql)
     if table.owner_id is not None:  # whoever reads a hidden state table needs its new rows
-        yield "its new rows", _view(quote(_now(table.name)), _new_rows(table, leaves))
+        yield "its new rows", _view(quote(_now(table.name)), compile_sql(_new_rows(table), leaves))
 
 
 def _of_table(op: Operator, table: StreamTable) -> Operator:
@@ -149,25 +177,24 @@ def _view(name: str, sql: str) -> str:
     return f"CREATE OR REPLACE TEMPORARY VIEW {name} AS\n{sql}"
 
 
-def _difference(new: str, old: str, columns: Collection[str]) -> str:
-    listed = ", ".join(map(quote, columns)) or "1 AS `_`"
-    sides = ((new, old, 1), (old, new, -1))
-    return "\nUNION ALL ".join(
-        f"SELECT *, {weight}L AS {quote(WEIGHT)} "
-        f"FROM (SELECT {listed} FROM {one} EXCEPT ALL SELECT {listed} FROM {other})"
-        for one, other, weight in sides
-    )
+def _difference(name: TableName, columns: Sequence[Column]) -> Operator:
+    """What changed in a table, by comparing all of its rows."""
+    scan = Scan(input=name, fields=tuple(ScanColumn(c.name, c.name) for c in columns))
+    new, old = (Weigh(child=AsOf(scan=scan, state=s), weight=w) for s, w in ((State.NEW, 1), (State.OLD, -1)))
+    return _folded((new, old), columns)
 
 
 def _now(table: TableName) -> str:
     return f"new rows of {table}"
 
 
-def _new_rows(table: StreamTable, leaves: ScriptLeaves) -> str:
-    listed = ", ".join(quote(c.name) for c in table.columns)
-    stored, changes = leaves.stored(), leaves.changes(table.name)
-    copies = f"LATERAL VIEW explode(array_repeat(1, CAST(-{quote(WEIGHT)} AS INT))) `c` AS `copy`"
-    return (
-        f"(SELECT {listed} FROM {stored} EXCEPT ALL SELECT {listed} FROM {changes} {copies})\n"
-        f"UNION ALL SELECT {listed} FROM {changes} WHERE {quote(WEIGHT)} > 0"
-    )
+def _new_rows(table: StreamTable) -> Operator:
+    """What was stored, with its changes."""
+    fields = tuple(ScanColumn(c.name, c.name) for c in table.columns)
+    changes = Changes(scan=Scan(input=table.name, fields=fields))
+    return copies(_folded((Weigh(child=Stored(fields=fields), weight=1), changes), table.columns), names(table.columns))
+
+
+def _folded(parts: tuple[Operator, ...], columns: Sequence[Column]) -> Operator:
+    listed = (*names(columns), WEIGHT)
+    return Project(child=folded(UnionAll(inputs=parts, names=listed), columns), items=keep(*listed))

@@ -1,4 +1,4 @@
-"""A tick: stream tables that are refreshed at one cut, each published by itself, in any number of threads.
+"""A tick: stream tables that are refreshed at one cut, each group published by itself, in any number of threads.
 
 All that have something to do are leased before the cut is taken, as in every refresh. A consumer reads what the tick
 published of its upstream, and everything else at the cut.
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.errors import Reason, TrickleError
+from spark_trickle.graph.stream_tables import Groups, Unit, graph_of
 from spark_trickle.lake.protect import sources_of
 from spark_trickle.model import RUNS, Action, Pointer, StreamTable, TableName
 from spark_trickle.refresh.decide import NO_CHANGE
@@ -33,10 +34,12 @@ class Tick:
     refresher: Refresher
     cut: Cut
     initiated_by: str
-    todo: tuple[TableName, ...]
+    todo: tuple[Unit, ...]
     idle: tuple[RefreshResult, ...]
-    _leases: dict[TableName, Lease]
+    _pending: frozenset[TableName]  # of the members of `todo`; the others are idle
+    _leases: dict[Unit, Lease]
     _known: dict[TableName, StreamTable]
+    _groups: Groups
     _published: dict[TableName, Pointer] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -44,14 +47,16 @@ class Tick:
     def begin(cls, refresher: Refresher, names: Sequence[TableName], initiated_by: str) -> Tick:
         """Lease, take the cut, and finish those that have nothing to do. `names` are in topological order."""
         r = refresher
-        leases: dict[TableName, Lease] = {}
+        leases: dict[Unit, Lease] = {}
         try:
             known = r.known()
             chosen = [n for n in names if n in known]
-            for name in _pending(r, chosen, known, r.cut()):
-                lease = r.heartbeat.take(f"stream_table:{known[name].id}")
-                if lease is not None:
-                    leases[name] = lease
+            pending = _pending(r, chosen, known, r.cut())
+            for unit in r.groups(known).units(chosen, graph_of(known.values())):
+                if not pending.isdisjoint(unit):
+                    lease = r.heartbeat.take(*(f"stream_table:{known[m].id}" for m in unit))
+                    if lease is not None:
+                        leases[unit] = lease
             before, known = known, r.known()
             # Dropped, made again or suspended since.
             chosen = [n for n in chosen if n in known and known[n].id == before[n].id and known[n].status in RUNS]
@@ -60,75 +65,85 @@ class Tick:
                 with suppress(TrickleError):  # a source outside the lake: all tables see it as it is now
                     cut.pointers.get(read)
             pending = _pending(r, chosen, known, cut)
-            todo: list[TableName] = []
+            groups = r.groups(known)
+            todo: list[Unit] = []
             left: set[TableName] = set()  # somebody refreshes it, or it has got something to do only just now
-            for name in chosen:
-                if any(d.input in left for d in known[name].reads) or (name in pending and name not in leases):
-                    left.add(name)
-                elif name in pending:
-                    todo.append(name)
-            idle = _nothing_to_do(
-                r, [known[n] for n in chosen if n not in left and n not in pending], cut, initiated_by
-            )
+            for unit in groups.units(chosen, graph_of(known.values())):
+                begun = unit in leases or pending.isdisjoint(unit)
+                above = (d.input for m in unit for d in known[m].reads)
+                if not begun or groups.unit(unit[0]) != unit or not left.isdisjoint(above):
+                    left.update(unit)
+                elif not pending.isdisjoint(unit):
+                    todo.append(unit)
+            nothing = [known[n] for n in chosen if n not in left and n not in pending]
+            idle = _nothing_to_do(r, nothing, cut, initiated_by)
         except BaseException:
             for lease in leases.values():
                 r.heartbeat.give_back(lease)
             raise
-        for name in [n for n in leases if n not in todo]:
-            r.heartbeat.give_back(leases.pop(name))
-        return cls(r, cut, initiated_by, tuple(todo), idle, leases, known)
+        for unit in [u for u in leases if u not in todo]:
+            r.heartbeat.give_back(leases.pop(unit))
+        return cls(r, cut, initiated_by, tuple(todo), idle, frozenset(pending), leases, known, groups)
 
-    def upstream_of(self, name: TableName) -> tuple[TableName, ...]:
+    def upstream_of(self, unit: Unit) -> tuple[Unit, ...]:
         """What it reads of the others that this tick refreshes."""
-        return tuple(d.input for d in self._known[name].reads if d.input in self.todo)
+        reads = {d.input for m in unit for d in self._known[m].reads}
+        return tuple(u for u in self.todo if u != unit and not reads.isdisjoint(u))
 
-    def refresh(self, name: TableName) -> RefreshResult:
+    def refresh(self, unit: Unit) -> tuple[RefreshResult, ...]:
         """Refresh one of `todo`, after those it reads. A failure is recorded and raised.
 
         Each thread has a pool of Spark's fair scheduler: no refresh waits for the jobs of another one.
         """
-        r, lease = self.refresher, self._leases[name]
+        r, lease = self.refresher, self._leases[unit]
         with self._lock:
             known, published = dict(self._known), dict(self._published)
         cut = Cut(ChainMap(published, self.cut.pointers), self.cut.instant)  # type: ignore[arg-type]
         began = False
+        tables = self._tables(unit)
         try:
             r.lake.session.sparkContext.setLocalProperty("spark.scheduler.pool", f"trickle-{threading.get_ident()}")
             with r.attempts.begin({}) as attempt:
                 began = True  # from here on failures are recorded where they happen
-                run = Run(attempt, cut, lease, self.initiated_by, known)
-                done = r.stage(run, Request(known[name]))
-                r.publish(run, [done])
+                run = Run(attempt, cut, lease, self.initiated_by, known, self._groups)
+                staged = r.refresh_together(run, [Request(t) for t in tables])
         except Exception as error:
             if began:
                 raise
-            problem = located(spark_error(error), known[name])
-            record_unbegun(r.store, known[name], problem, self.initiated_by)
+            problem = located(spark_error(error), tables[0])
+            for table in tables:
+                record_unbegun(r.store, table, problem, self.initiated_by)
             raise problem from error
         finally:
-            self._release(name)
+            self._release(unit)
         with self._lock:
-            self._known[name] = done.table
-            if done.made.staging is not None:
-                self._published[name] = Pointer(name, done.made.staging.location, is_view=False)
-        return done.result()
+            for done in staged:
+                self._known[done.table.name] = done.table
+                if done.made.staging is not None:
+                    pointer = Pointer(done.table.name, done.made.staging.location, is_view=False)
+                    self._published[done.table.name] = pointer
+        return tuple(done.result() for done in staged)
 
-    def skip(self, name: TableName, reason: Reason) -> RefreshResult:
+    def skip(self, unit: Unit, reason: Reason) -> tuple[RefreshResult, ...]:
         """One of `todo` cannot be refreshed: say why in its history."""
-        self._release(name)
-        return record_skip(self.refresher, self._known[name], reason, self.initiated_by)
+        self._release(unit)
+        return tuple(record_skip(self.refresher, t, reason, self.initiated_by) for t in self._tables(unit))
 
-    def abandon(self, name: TableName) -> None:
+    def abandon(self, unit: Unit) -> None:
         """One of `todo` is not refreshed after all."""
-        self._release(name)
+        self._release(unit)
 
     def end(self) -> None:
         """After the last one: tag the source snapshots that are reflected now."""
-        self.refresher.protector.protect(sources_of(self._known[n] for n in self.todo))
+        self.refresher.protector.protect(sources_of(self._known[m] for u in self.todo for m in u))
 
-    def _release(self, name: TableName) -> None:
+    def _tables(self, unit: Unit) -> list[StreamTable]:
         with self._lock:
-            lease = self._leases.pop(name, None)
+            return [self._known[m] for m in unit if m in self._pending]
+
+    def _release(self, unit: Unit) -> None:
+        with self._lock:
+            lease = self._leases.pop(unit, None)
         if lease is not None:
             self.refresher.heartbeat.give_back(lease)
 

@@ -64,12 +64,13 @@ def attributes(work: Work | Done) -> dict[str, str | int]:
     found: dict[str, str | int] = {"trickle.table": str(work.table.name), "trickle.refresh_id": work.refresh_id}
     if work.decision is not None:
         found |= {"trickle.action": str(work.decision.action), "trickle.reason": str(work.decision.reason)}
-    if work.made is not None:
-        counts = work.made.counts
+    made = getattr(work, "made", None)  # what failed has made nothing
+    if made is not None:
+        counts = made.counts
         found |= {
             "trickle.rows_inserted": counts.inserted,
             "trickle.rows_updated": counts.updated,
             "trickle.rows_deleted": counts.deleted,
-            "trickle.rows_read": sum(work.made.changed.values()),
+            "trickle.rows_read": sum(made.changed.values()),
         }
     return found

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
 from spark_trickle.catalog.alerts import AlertKind
-from spark_trickle.catalog.changes import CatalogChange
+from spark_trickle.catalog.changes import CatalogChange, GroupChange
 from spark_trickle.catalog.frontier import location_of
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.errors import Reason
+from spark_trickle.graph.stream_tables import Groups
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.publish import Member
 from spark_trickle.lake.staging import Counts, Staging
@@ -49,6 +50,7 @@ class Run:
     lease: Lease
     initiated_by: str
     known: dict[TableName, StreamTable]  # all stream tables; those of this run as it leaves them
+    groups: Groups  # as they are when this run is over
     unpublished: list[Staging] = field(default_factory=list)  # their files go if the run fails
 
 
@@ -72,13 +74,15 @@ class Altered:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of one stream table."""
+    """What is asked of one stream table, or hidden state table."""
 
     table: StreamTable  # as it is to be; id 0: it is created
     mode: Mode | None = None  # for this refresh
     altered: Altered | None = None
     options: TableOptions = field(default_factory=TableOptions)
     initialize: bool = True  # False: it is created empty
+    compiled: Compiled | None = None  # if it is known already, with the stages that this took
+    stages: Stages | None = None
 
     @property
     def is_new(self) -> bool:
@@ -87,21 +91,17 @@ class Request:
 
 @dataclass(slots=True)
 class Work:
-    """One stream table, or hidden state table, on its way: what is known also when it fails."""
+    """One request on its way. What it has come to is noted here only for the record of a failure."""
 
-    table: StreamTable
+    request: Request
     stages: Stages = field(default_factory=Stages)
     refresh_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    decision: Decision | None = None  # None: it failed before there was one
-    compiled: Compiled | None = None
-    made: Made | None = None
-    states: tuple[Work, ...] = ()
-    retired: tuple[StreamTable, ...] = ()  # state tables that it needs no longer
+    decision: Decision | None = None
+    states: tuple[Done, ...] = ()
 
     @property
-    def action(self) -> Action:
-        assert self.decision is not None
-        return self.decision.action
+    def table(self) -> StreamTable:
+        return self.request.table
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,23 +125,18 @@ class Done:
     decision: Decision
     compiled: Compiled
     made: Made
-    states: tuple[Done, ...]
-    retired: tuple[StreamTable, ...]
+    states: tuple[Done, ...] = ()
+    retired: tuple[StreamTable, ...] = ()  # state tables that it needs no longer
 
-    @classmethod
-    def of(cls, work: Work) -> Done:
-        decision, compiled, made = work.decision, work.compiled, work.made
-        assert decision is not None
-        assert compiled is not None
-        assert made is not None
-        states = tuple(cls.of(s) for s in work.states)
-        return cls(work.table, work.stages, work.refresh_id, decision, compiled, made, states, work.retired)
+    @property
+    def action(self) -> Action:
+        return self.decision.action
 
     def result(self) -> RefreshResult:
         counts = self.made.counts
         return RefreshResult(
             name=str(self.table.name),
-            action=self.decision.action,
+            action=self.action,
             reason=str(self.decision.reason),
             rows_inserted=counts.inserted,
             rows_updated=counts.updated,
@@ -167,13 +162,27 @@ def members(run: Run, done: Done, completed: Sequence[str] = ()) -> list[Member]
     return found
 
 
+def group_changes(run: Run, staged: Sequence[Done]) -> list[GroupChange]:
+    """The groups of which some are published."""
+    refresh_ids = {d.table.name: d.refresh_id for d in staged}
+    ids = {name: table.id for name, table in run.known.items()} | {d.table.name: d.table.id for d in staged}
+    return [
+        GroupChange(
+            tuple((m, ids[m]) for m in group.members),
+            tuple(refresh_ids[m] for m in group.members if m in refresh_ids),
+        )
+        for group in run.groups.all
+        if not refresh_ids.keys().isdisjoint(group.members)
+    ]
+
+
 def _member(run: Run, done: Done, owner: TableName | None, alerts: Alerts = ()) -> Member:
     reads = streams_of(done.compiled) if owner is None else ()
     return Member(done.table.name, run.lease, _change(run, done, owner, alerts), done.made.staging, reads)
 
 
 def _change(run: Run, done: Done, owner: TableName | None, alerts: Alerts) -> CatalogChange:
-    staging, action = done.made.staging, done.decision.action
+    staging, action = done.made.staging, done.action
     frontier = _dependencies(run, done)
     if action is Action.SKIP:  # created empty: it has no frontier yet
         frontier = tuple(Dependency(d.input, d.kind, d.columns) for d in frontier)
@@ -196,7 +205,7 @@ def _change(run: Run, done: Done, owner: TableName | None, alerts: Alerts) -> Ca
 
 
 def _alerts(done: Done, completed: Sequence[str]) -> Alerts:
-    reason, action = done.decision.reason, done.decision.action
+    reason, action = done.decision.reason, done.action
     found: list[tuple[AlertKind, str]] = []
     if reason.code in _ALERTS:
         found.append((_ALERTS[reason.code], str(reason)))
@@ -231,7 +240,7 @@ def _row(run: Run, done: Done) -> StreamTable:
         # Tags and the like move the pointer, not the content; what comes before them may expire.
         snapshot = run.attempt.lake.facts(location).snapshot_id
         row = replace(row, published_pointer=location, published_snapshot=snapshot)
-    if done.decision.action is Action.SKIP:
+    if done.action is Action.SKIP:
         return replace(row, status=Status.INITIALIZING)
     return replace(row, status=Status.ACTIVE, data_timestamp=run.cut.instant, consecutive_errors=0, last_error=None)
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from graphlib import CycleError, TopologicalSorter
 
-from spark_trickle.errors import Reason
+from spark_trickle.errors import Reason, TrickleError
+from spark_trickle.graph.groups import Group
+from spark_trickle.graph.stream_tables import Unit
 from spark_trickle.model import RUNS, Status, TableName
 from spark_trickle.schedule import Schedule, ScheduleKind
 
@@ -38,6 +40,7 @@ class Member:
     errors: int = 0  # in a row
     failed_at: datetime | None = None  # the last of them
     last_error: str | None = None
+    slowest: bool = False  # its group need not be due before it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +61,24 @@ class Dag:
     members: Mapping[TableName, Member]
     schedules: Mapping[TableName, tuple[Schedule, ...]]  # of a DOWNSTREAM one, those of its consumers; none: manual
     warnings: tuple[str, ...] = ()
+    units: tuple[Unit, ...] = ()  # the same order, those of a group beside each other
+    unit_of: Mapping[TableName, Unit] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, members: Sequence[Member], default: Schedule) -> Dag:
+    def of(cls, members: Sequence[Member], default: Schedule, groups: Sequence[Group[TableName]] = ()) -> Dag:
         known = {m.name: m for m in members}
         reads = {m.name: [r for r in m.reads if r in known] for m in members}
+        unit_of: dict[TableName, Unit] = {n: (n,) for n in known}
+        unit_of |= {m: g.members for g in groups for m in g.members if known.keys() >= set(g.members)}
+        above = {u: {unit_of[r] for m in u for r in reads[m]} - {u} for u in unit_of.values()}
         try:
-            order = tuple(TopologicalSorter(reads).static_order())
+            units = tuple(TopologicalSorter(above).static_order())
         except CycleError as error:  # two definitions were altered at once: the other tables go on
-            circle: list[TableName] = error.args[1]
-            found = cls.of([m for m in members if m.name not in circle], default)
+            circle = [m for unit in error.args[1] for m in unit]
+            found = cls.of([m for m in members if m.name not in circle], default, groups)
             told = f"not refreshed, since they read each other: {' -> '.join(map(str, circle))}"
             return replace(found, warnings=(*found.warnings, told))
+        order = tuple(m for unit in units for m in unit)
         consumers: dict[TableName, list[Member]] = {n: [] for n in order}
         for member in members:
             for read in reads[member.name]:
@@ -86,7 +95,7 @@ class Dag:
                     warnings.append(f"{name} has schedule DOWNSTREAM and no stream table reads it: it has the default")
             else:
                 schedules[name] = () if own.kind is ScheduleKind.MANUAL else (own,)
-        return cls(order, known, schedules, tuple(warnings))
+        return cls(order, known, schedules, tuple(warnings), units, unit_of)
 
     def due_after(self, name: TableName, moment: datetime, zone: str) -> datetime | None:
         schedules = self.schedules[name]
@@ -97,8 +106,18 @@ class Dag:
 
     def target_seconds(self, name: TableName, now: datetime, zone: str) -> float | None:
         """How old the content may get; None: nobody asks."""
+        own = self._own_target(name, now, zone)
+        if own is None or not self.is_slowest(self.unit_of[name]):
+            return own
+        return max(t for m in self.unit_of[name] if (t := self._own_target(m, now, zone)) is not None)
+
+    def _own_target(self, name: TableName, now: datetime, zone: str) -> float | None:
         periods = (s.target_seconds(now, zone) for s in self.schedules[name])
         return min((p for p in periods if p is not None), default=None)
+
+    def is_slowest(self, unit: Unit) -> bool:
+        """Whether a group waits for the last of its members to be due; no member asks for more."""
+        return len(unit) > 1 and all(self.members[m].slowest for m in unit)
 
 
 @dataclass(slots=True)
@@ -121,19 +140,29 @@ def decide(dag: Dag, memory: Memory, now: datetime, zone: str = "UTC") -> Plan:
     held = _held_back(dag, memory, due, now, zone)
     run: dict[TableName, None] = {}
     skips: dict[TableName, Reason] = {}
-    for name in dag.order:
-        if name not in due or name in memory.running:
+    for unit in dag.units:
+        if due.isdisjoint(unit) or not memory.running.isdisjoint(unit):
             continue
-        reads = [r for r in dag.members[name].reads if r in dag.members]
-        reason = next((r for r in (_hindered(dag.members[u], run, skips) for u in reads) if r), None)
+        reads = [r for m in unit for r in dag.members[m].reads if r in dag.members and r not in unit]
+        reasons = (_hindered(dag.members[u], run, skips) for u in reads)
+        reason = _off(dag, unit) or next((r for r in reasons if r), None)
         if reason is not None:
-            skips[name] = reason
-        elif name in rests or name in held:
+            skips |= {m: reason for m in unit if dag.members[m].status in RUNS}
+        elif not rests.keys().isdisjoint(unit) or not held.isdisjoint(unit):
             continue
         elif not any(u in memory.running or (u in due and u not in run) for u in reads):
-            run[name] = None
+            run |= dict.fromkeys(unit)
     told = tuple((n, r) for n, r in skips.items() if _is_new(dag, memory, n, now, zone))
     return Plan(tuple(run), told, wake_at, dag.warnings)
+
+
+def _off(dag: Dag, unit: Unit) -> Reason | None:
+    """Why a group is not refreshed: one of its members is not."""
+    off = next((m for m in map(dag.members.__getitem__, unit) if m.status not in RUNS), None)
+    if off is None:
+        return None
+    what = upstream_reason(off.name, off.status, off.last_error).message
+    return Reason("GROUP_FAILED", f"they are published together: {what}")
 
 
 def _held_back(dag: Dag, memory: Memory, due: Collection[TableName], now: datetime, zone: str) -> set[TableName]:
@@ -153,17 +182,19 @@ def _held_back(dag: Dag, memory: Memory, due: Collection[TableName], now: dateti
 def _due(dag: Dag, now: datetime, zone: str) -> tuple[set[TableName], datetime | None]:
     due: set[TableName] = set()
     wake_at: datetime | None = None
-    for name, member in dag.members.items():
-        if member.status not in RUNS:
-            continue
+    for unit in dag.units:
+        members = [m for m in map(dag.members.__getitem__, unit) if m.status in RUNS]
         # Clocks of other hosts may be ahead.
-        at = dag.due_after(name, min(member.data_timestamp or _LONG_AGO, now), zone)
-        if at is None:
+        wanted = (dag.due_after(m.name, min(m.data_timestamp or _LONG_AGO, now), zone) for m in members)
+        times = [t for t in wanted if t is not None]
+        if not times:
             continue
-        if member.failed_at is not None and member.errors:
-            at = max(at, min(member.failed_at, now) + retry_delay(name, member.errors))
+        at = max(times) if dag.is_slowest(unit) else min(times)
+        for member in members:
+            if member.failed_at is not None and member.errors:
+                at = max(at, min(member.failed_at, now) + retry_delay(member.name, member.errors))
         if at <= now:
-            due.add(name)
+            due.update(m.name for m in members)
         elif wake_at is None or at < wake_at:
             wake_at = at
     return due, wake_at
@@ -185,6 +216,14 @@ def upstream_reason(name: TableName, status: Status | None, error: str | None) -
     what = f"{name} is {status}" if status is not None else f"the last refresh of {name} failed"
     first = (error or "").split("\n", 1)[0]
     return Reason("UPSTREAM_FAILED", f"{what}: {first}" if first else what)
+
+
+def failed_reason(unit: Unit, error: TrickleError) -> Reason:
+    """Why what reads this is not refreshed: it has just failed."""
+    if len(unit) == 1:
+        return upstream_reason(unit[0], None, str(error))
+    names = ", ".join(map(str, unit))
+    return Reason("UPSTREAM_FAILED", f"nothing of {names} was published: {str(error).splitlines()[0]}")
 
 
 def _is_new(dag: Dag, memory: Memory, name: TableName, now: datetime, zone: str) -> bool:

@@ -19,11 +19,12 @@ from datetime import UTC, datetime
 
 from spark_trickle.catalog.leases import Lease, is_held
 from spark_trickle.errors import Reason, TrickleError
+from spark_trickle.graph.stream_tables import Groups, Unit
 from spark_trickle.model import Status, StreamTable, TableName
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.tick import Tick, record_skip
 from spark_trickle.results import RefreshResult, Upkeep
-from spark_trickle.scheduler.decide import ENABLED, LEASE, Dag, Member, Memory, decide, upstream_reason
+from spark_trickle.scheduler.decide import ENABLED, LEASE, Dag, Member, Memory, decide, failed_reason
 from spark_trickle.scheduler.members import default_schedule, member
 from spark_trickle.spark.analyze import spark_error
 
@@ -42,7 +43,7 @@ class _Run:
     """A tick under way."""
 
     tick: Tick
-    waits_for: dict[TableName, set[TableName]]  # not begun: upstreams in the tick that are not done
+    waits_for: dict[Unit, set[Unit]]  # not begun: upstreams in the tick that are not done
     left: int  # not finished
 
 
@@ -169,7 +170,8 @@ class Scheduler:
         if r.store.setting(ENABLED) == "false":
             return _POLL_SECONDS
         known = {t.name: t for t in r.store.stream_tables()}
-        dag = Dag.of(self._members(known), default_schedule(r.settings))
+        groups = Groups.of(known.values(), r.settings)
+        dag = Dag.of(self._members(known), default_schedule(r.settings), groups.all)
         with self._lock:
             plan = decide(dag, self._memory, now, r.settings.time_zone)
         for warning in {*plan.warnings} - self._warned:
@@ -243,59 +245,60 @@ class Scheduler:
         tick = Tick.begin(self.refresher, due, _BY)
         for result in tick.idle:
             self._tell(result)
-        waits_for = {n: set(tick.upstream_of(n)) for n in tick.todo}
+        waits_for = {u: set(tick.upstream_of(u)) for u in tick.todo}
         run = _Run(tick, waits_for, len(tick.todo))
         with self._lock:
-            self._memory.running |= frozenset(tick.todo)
-            ready = [n for n, above in waits_for.items() if not above]
-            for name in ready:
-                del waits_for[name]
-        for name in ready:
-            if not self._submit(run, name):
-                self._finished(run, name, None)
+            self._memory.running |= frozenset(m for u in tick.todo for m in u)
+            ready = [u for u, above in waits_for.items() if not above]
+            for unit in ready:
+                del waits_for[unit]
+        for unit in ready:
+            if not self._submit(run, unit):
+                self._finished(run, unit, None)
 
-    def _submit(self, run: _Run, name: TableName) -> bool:
+    def _submit(self, run: _Run, unit: Unit) -> bool:
         """False: it is not begun, since the scheduler stops."""
         try:
             if not self._stopping and self._pools:
-                self._pools[-1].submit(self._refresh, run, name)
+                self._pools[-1].submit(self._refresh, run, unit)
                 return True
         except RuntimeError:  # stopped just now
             pass
-        run.tick.abandon(name)
+        run.tick.abandon(unit)
         return False
 
-    def _refresh(self, run: _Run, name: TableName) -> None:
+    def _refresh(self, run: _Run, unit: Unit) -> None:
         reason: Reason | None = None
         try:
             if self._stopping:
-                run.tick.abandon(name)
+                run.tick.abandon(unit)
             else:
-                self._tell(run.tick.refresh(name))
+                for result in run.tick.refresh(unit):
+                    self._tell(result)
         except TrickleError as error:
-            reason = upstream_reason(name, None, str(error))
-            self._failed(name, error)
+            reason = failed_reason(unit, error)
+            self._failed(unit, error)
         except Exception as error:
-            _log.exception("refresh of %s", name)
+            _log.exception("refresh of %s", ", ".join(map(str, unit)))
             problem = spark_error(error)
-            reason = upstream_reason(name, None, str(problem))
-            self._failed(name, problem)
+            reason = failed_reason(unit, problem)
+            self._failed(unit, problem)
         finally:
-            self._finished(run, name, reason)
+            self._finished(run, unit, reason)
 
-    def _finished(self, run: _Run, name: TableName, reason: Reason | None) -> None:
+    def _finished(self, run: _Run, unit: Unit, reason: Reason | None) -> None:
         """Consumers in the tick are begun, or skipped with the reason of their upstream's failure."""
-        over = deque([(name, reason)])
+        over = deque([(unit, reason)])
         while over:
             done, why = over.popleft()
             with self._lock:
-                self._memory.running -= {done}
-                self._memory.finished[done] = datetime.now(UTC)
+                self._memory.running -= set(done)
+                self._memory.finished.update(dict.fromkeys(done, datetime.now(UTC)))
                 run.left -= 1
-                consumers = [n for n, above in run.waits_for.items() if done in above]
+                consumers = [u for u, above in run.waits_for.items() if done in above]
                 for consumer in consumers:
                     run.waits_for[consumer].discard(done)
-                next_ = [n for n in consumers if why is not None or not run.waits_for[n]]
+                next_ = [u for u in consumers if why is not None or not run.waits_for[u]]
                 for consumer in next_:
                     del run.waits_for[consumer]
             for consumer in next_:
@@ -311,30 +314,32 @@ class Scheduler:
                 _log.warning("the sources of a tick were not protected: %s", error)
         self._wake.set()
 
-    def _skip(self, run: _Run, name: TableName, reason: Reason) -> None:
-        self._memory.skipped[name] = run.tick.cut.instant
+    def _skip(self, run: _Run, unit: Unit, reason: Reason) -> None:
+        self._memory.skipped.update(dict.fromkeys(unit, run.tick.cut.instant))
         try:
-            self._tell(run.tick.skip(name, reason))
+            for result in run.tick.skip(unit, reason):
+                self._tell(result)
         except TrickleError as error:
-            _log.warning("a skip of %s was not recorded: %s", name, error)
+            _log.warning("a skip of %s was not recorded: %s", ", ".join(map(str, unit)), error)
 
-    def _failed(self, name: TableName, error: TrickleError) -> None:
+    def _failed(self, unit: Unit, error: TrickleError) -> None:
+        """Of a group one has failed, and the catalog knows which."""
         self._tell(error)
         store, limit = self.refresher.store, self.refresher.settings.max_consecutive_errors
         try:
-            table = store.stream_table(name)
-            if table is None:
-                return
-            if not table.consecutive_errors:
-                self._failed_at[table.id] = datetime.now(UTC)
-            if table.status is Status.ERROR:
-                _log.error("%s is not refreshed any more: %s", name, error.message)
-            with store.write() as tx:
-                if tx.suspend_failing(table.id, limit):
-                    times = f"{table.consecutive_errors} failures in a row"
-                    tx.alerts.raise_("SUSPENDED", f"{name} is suspended after {times}: {error.message}", str(name))
+            tables = [t for t in map(store.stream_table, unit) if t is not None]
+            if not any(t.consecutive_errors for t in tables):
+                self._failed_at.update({t.id: datetime.now(UTC) for t in tables})
+            for table in tables:
+                name = table.name
+                if table.status is Status.ERROR:
+                    _log.error("%s is not refreshed any more: %s", name, error.message)
+                with store.write() as tx:
+                    if tx.suspend_failing(table.id, limit):
+                        times = f"{table.consecutive_errors} failures in a row"
+                        tx.alerts.raise_("SUSPENDED", f"{name} is suspended after {times}: {error.message}", str(name))
         except TrickleError as second:
-            _log.warning("the failure of %s could not be recorded: %s", name, second)
+            _log.warning("the failure of %s could not be recorded: %s", ", ".join(map(str, unit)), second)
 
     def _tell(self, what: RefreshResult | TrickleError) -> None:
         _log.log(logging.INFO if isinstance(what, RefreshResult) else logging.WARNING, "%s", what)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from spark_trickle.config import Settings
 from spark_trickle.errors import TrickleError
+from spark_trickle.graph.stream_tables import is_slowest
 from spark_trickle.model import StreamTable, TableName
 from spark_trickle.schedule import Schedule, ScheduleKind, parse_schedule
 from spark_trickle.scheduler.decide import Member
@@ -33,6 +34,7 @@ def member(
         errors=max(table.consecutive_errors, errors),
         failed_at=failed_at,
         last_error=table.last_error,
+        slowest=is_slowest(table, settings),
     )
 
 

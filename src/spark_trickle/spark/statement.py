@@ -211,6 +211,17 @@ def fields_sql(columns: Iterable[ScanColumn], table: str, *extra: str) -> str:
     return f"SELECT {', '.join((*fields, *extra)) or '1 AS `_`'} FROM {table}"
 
 
+def columns_sql(columns: Iterable[str], table: str) -> str:
+    """Columns of a table under their own names."""
+    return fields_sql((ScanColumn(c, c) for c in columns), table)
+
+
+def no_rows(table: str, weight: str | None = None) -> str:
+    """A relation with the columns of a table, and a weight if its name is given, that is empty."""
+    extra = "" if weight is None else f", 0L AS {quote(weight)}"
+    return f"(SELECT *{extra} FROM {table} WHERE false)"
+
+
 def leaf_sql(leaf: AsOf | Stored, table: str) -> str:
     """A table, or something else with its columns."""
     if isinstance(leaf, AsOf):

@@ -15,6 +15,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.graph.draw import Dag
 from spark_trickle.model import Source
 from spark_trickle.monitor.compliance import Compliance
+from spark_trickle.monitor.groups import GroupStatus
 from spark_trickle.monitor.lineage import LineageEntry
 from spark_trickle.monitor.pending import PendingInput, SourceState
 from spark_trickle.monitor.statistics import Statistics
@@ -179,6 +180,11 @@ def router(tr: Trickle, run: Run, recent: Recent) -> APIRouter:
     async def statistics(name: Asked = None, since: str = DAY, until: Since = None) -> Response:
         """Refreshes in figures, for each stream table."""
         return await answer(tuple[Statistics, ...], tr.statistics, name, since=since, until=until)
+
+    @routes.get("/groups", tags=["lake"], response_model=tuple[GroupStatus, ...])
+    async def groups(name: Asked = None) -> Response:
+        """Stream tables that are published together: all groups, or that of one stream table."""
+        return await answer(tuple[GroupStatus, ...], tr.groups, name)
 
     @routes.get("/cuts", tags=["cuts"], response_model=tuple[NamedCut, ...])
     async def cuts() -> Response:

@@ -1,0 +1,72 @@
+"""The graph of a lake's stream tables, and the groups in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from spark_trickle.config import Settings
+from spark_trickle.graph.dag import Graph
+from spark_trickle.graph.groups import Group, groups_of
+from spark_trickle.model import Consistency, InputKind, SchedulePolicy, StreamTable, TableName
+
+Unit = tuple[TableName, ...]  # what is published together, upstream first: a group, or one stream table
+_Reads = tuple[tuple[TableName, tuple[TableName, ...], bool], ...]  # name, what it reads, whether it is atomic
+
+
+def graph_of(tables: Iterable[StreamTable]) -> Graph[TableName]:
+    """The DAG of stream tables."""
+    found = tuple(tables)
+    names = {t.name for t in found}
+    return Graph({t.name: [d.input for d in t.reads if d.input in names] for t in found})
+
+
+def is_atomic(table: StreamTable, settings: Settings) -> bool:
+    own = table.diamond_consistency
+    return (own or Consistency(settings.diamond_consistency.upper())) is Consistency.ATOMIC
+
+
+def is_slowest(table: StreamTable, settings: Settings) -> bool:
+    own = table.diamond_schedule_policy
+    return (own or SchedulePolicy(settings.diamond_schedule_policy.upper())) is SchedulePolicy.SLOWEST
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of some stream tables."""
+
+    all: tuple[Group[TableName], ...]
+    by_member: Mapping[TableName, Group[TableName]]
+
+    @classmethod
+    def of(cls, tables: Iterable[StreamTable], settings: Settings) -> Groups:
+        """Sources count: two stream tables over the same one have an ancestor in common."""
+        return _groups(
+            tuple(
+                (t.name, tuple(d.input for d in t.reads if d.kind is not InputKind.VIEW), is_atomic(t, settings))
+                for t in sorted(tables, key=lambda t: t.name)
+            )
+        )
+
+    def unit(self, name: TableName) -> Unit:
+        group = self.by_member.get(name)
+        return (name,) if group is None else group.members
+
+    def units(self, names: Sequence[TableName], graph: Graph[TableName]) -> tuple[Unit, ...]:
+        """These stream tables, those of a group beside each other, upstream first."""
+        own = {name: tuple(m for m in self.unit(name) if m in names) for name in names}
+        units = tuple(dict.fromkeys(own.values()))
+        reads = {u: [own[r] for m in u for r in graph.upstream.get(m, ()) if r in own and own[r] != u] for u in units}
+        return Graph(reads).ancestors_first(units)
+
+    def whole(self, names: Iterable[TableName]) -> tuple[TableName, ...]:
+        """These, and all that are published together with one of them."""
+        return tuple(dict.fromkeys(member for name in names for member in self.unit(name)))
+
+
+@lru_cache(maxsize=16)  # the scheduler asks every second
+def _groups(reads: _Reads) -> Groups:
+    atomic = {name for name, _, is_it in reads if is_it}
+    found = groups_of({name: read for name, read, _ in reads}, atomic.__contains__)
+    return Groups(found, {member: group for group in found for member in group.members})

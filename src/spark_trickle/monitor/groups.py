@@ -1,0 +1,56 @@
+"""The groups of the lake: who is published together, why, and how often that was done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from spark_trickle.catalog.reader import CatalogReader, unknown
+from spark_trickle.config import Settings
+from spark_trickle.graph.stream_tables import Groups, is_slowest
+from spark_trickle.model import SchedulePolicy, TableName
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """Stream tables that are published in one transaction, or not at all."""
+
+    members: tuple[str, ...]  # upstream first
+    fan_ins: tuple[str, ...]  # where paths meet
+    paths: tuple[str, ...]  # why they are a group: two for each fan-in and ancestor
+    schedule_policy: SchedulePolicy
+    epoch: int  # how often they were published together
+    last_state: str | None  # COMPLETED, FAILED; None: not refreshed yet
+    last_at: datetime | None
+    last_error: str | None
+
+    def __str__(self) -> str:
+        last = "not refreshed yet" if self.last_at is None else f"{self.last_state} at {self.last_at:%Y-%m-%d %H:%M:%S}"
+        return f"{', '.join(self.members)}: epoch {self.epoch}, {last}"
+
+
+def groups(reader: CatalogReader, settings: Settings, name: TableName | None = None) -> tuple[GroupStatus, ...]:
+    """All of them, or the one that has this member."""
+    known = {t.name: t for t in reader.stream_tables()}
+    if name is not None and name not in known:
+        raise unknown(name, known)
+    states = {frozenset(s.members): s for s in reader.groups()}
+    found = []
+    for group in Groups.of(known.values(), settings).all:
+        if name is not None and name not in group.members:
+            continue
+        state = states.get(frozenset(known[m].id for m in group.members))
+        slowest = all(is_slowest(known[m], settings) for m in group.members)
+        found.append(
+            GroupStatus(
+                members=tuple(map(str, group.members)),
+                fan_ins=tuple(dict.fromkeys(str(d.fan_in) for d in group.diamonds)),
+                paths=tuple(" -> ".join(map(str, path)) for d in group.diamonds for path in d.paths),
+                schedule_policy=SchedulePolicy.SLOWEST if slowest else SchedulePolicy.FASTEST,
+                epoch=0 if state is None else state.epoch,
+                last_state=None if state is None else state.state,
+                last_at=None if state is None else state.at,
+                last_error=None if state is None else state.error,
+            )
+        )
+    return tuple(found)
