@@ -5,7 +5,7 @@ PYTHON ?= python3
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale long-run tpch fuzz fuzz-rules events soak load kills cluster clean
+.PHONY: help setup java jars demo test test-all lint docs bench bench-feed bench-scale long-run tpch fuzz fuzz-rules events soak load torn kills cluster clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ soak: setup ## Run a service over a million rows under load: are its tables fres
 
 load: setup ## Ask a service 200 times a second while its refreshes run: times of the answers (SECONDS=60 RATE=200)
 	$(BIN)/python -m tests.service.load --seconds $(or $(SECONDS),60) --rate $(or $(RATE),200) $(ARGS)
+
+torn: setup ## Read random DAGs of groups while they are refreshed and fail: no torn read at a cut (READS=2000; about 10 minutes)
+	$(BIN)/python -m tests.groups.torn --reads $(or $(READS),2000) --seed $(or $(SEED),1) $(ARGS)
 
 kills: setup ## Kill and pause a service at named points of a refresh and at random moments (KILLS=100; about 30 minutes)
 	$(BIN)/python -m tests.service.kills --kills $(or $(KILLS),100) --seed $(or $(SEED),1) $(ARGS)
