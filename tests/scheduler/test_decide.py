@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from spark_trickle.graph.groups import Group
 from spark_trickle.model import Status, TableName
 from spark_trickle.schedule import parse_schedule
-from spark_trickle.scheduler.decide import LAST_RETRY, REST, Dag, Member, Memory, decide, retry_delay
+from spark_trickle.scheduler.decide import LAST_RETRY, REST, Dag, Member, Memory, Plan, decide, retry_delay
 
 DEFAULT = parse_schedule("1m").snapped()
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -280,6 +281,95 @@ def test_a_thousand_are_decided_in_50_ms() -> None:
     assert len(plan.due) > 500
     assert min(decided) < 0.05, decided
     assert min(made) < 0.05, made
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def diamond(b: str, c: str, d: str, *, slowest: bool = False, **more: object) -> list[Member]:
+    """Over a source, with a consumer of its own; `more` is of c."""
+    return [
+        member("b", b, slowest=slowest),
+        member("c", c, slowest=slowest, **more),
+        member("d", d, "b", "c", slowest=slowest),
+        member("e", "30s", "d"),
+    ]
+
+
+GROUP = Group((name("b"), name("c"), name("d")))
+
+
+def planned(members: list[Member], now: datetime, memory: Memory | None = None) -> Plan:
+    return decide(Dag.of(members, DEFAULT, [GROUP]), memory or Memory(), now)
+
+
+def named(plan: Plan) -> list[str]:
+    return [n.name for n in plan.due]
+
+
+def test_a_group_is_due_with_the_first_of_its_members() -> None:
+    members = diamond("10s", "40s", "20s")
+    assert named(planned(members, NOON + seconds(9))) == []
+    assert planned(members, NOON + seconds(9)).wake_at == NOON + seconds(10)
+    assert named(planned(members, NOON + seconds(10))) == ["b", "c", "d"]
+
+
+def test_or_with_the_last_if_all_agree() -> None:
+    members = diamond("10s", "40s", "20s", slowest=True)
+    assert named(planned(members, NOON + seconds(39))) == ["e"], "it has a schedule of its own"
+    assert named(planned(members, NOON + seconds(40))) == ["b", "c", "d", "e"]
+    dag = Dag.of(members, DEFAULT, [GROUP])
+    assert [dag.target_seconds(name(n), NOON, "UTC") for n in "bcde"] == [40, 40, 40, 30]
+    members[1] = replace(members[1], slowest=False)
+    assert named(planned(members, NOON + seconds(10))) == ["b", "c", "d"]
+
+
+def test_members_with_cron_downstream_and_manual() -> None:
+    members = diamond("0 * * * *", "manual", "downstream")
+    one_hour = NOON + timedelta(hours=1)
+    assert named(planned(members, one_hour)) == ["b", "c", "d", "e"]
+    assert named(planned(members, NOON + seconds(30))) == ["b", "c", "d", "e"], "d has the schedule of e"
+    slow = diamond("0 * * * *", "manual", "20s", slowest=True)
+    assert named(planned(slow, NOON + seconds(3000))) == ["e"]
+    assert named(planned(slow, one_hour)) == ["b", "c", "d", "e"]
+
+
+def test_a_member_that_is_suspended_holds_the_others() -> None:
+    members = diamond("10s", "10s", "10s", status=Status.SUSPENDED, last_error="boom")
+    plan = planned(members, NOON + seconds(30))
+    assert plan.due == ()
+    assert [n.name for n, _ in plan.skips] == ["b", "d", "e"]
+    assert {str(r) for _, r in plan.skips} == {"GROUP_FAILED: they are published together: s.c is SUSPENDED: boom"}
+    memory = Memory(skipped=dict.fromkeys(map(name, "bde"), NOON + seconds(30)))
+    assert planned(members, NOON + seconds(31), memory).skips == (), "once per period"
+
+
+def test_a_member_that_failed_holds_the_others_until_it_is_tried_again() -> None:
+    members = diamond("1s", "1s", "1s", errors=2, failed_at=NOON + seconds(1), last_error="boom")
+    delay = retry_delay(name("c"), 2)
+    before, after = NOON + seconds(1) + delay - seconds(0.1), NOON + seconds(1) + delay
+    assert named(planned(members, before)) == []
+    assert named(planned(members, after)) == ["b", "c", "d"]
+
+
+def test_a_group_that_runs_or_rests_is_left_alone() -> None:
+    members = diamond("10s", "10s", "10s")
+    running = Memory(running=frozenset(GROUP.members))
+    assert named(planned(members, NOON + seconds(30), running)) == [], "e waits for it"
+    rests = Memory(finished={name("c"): NOON + seconds(29.8)})
+    assert named(planned(members, NOON + seconds(30), rests)) == []
+    assert named(planned(members, NOON + seconds(29.8) + REST, rests)) == ["b", "c", "d", "e"]
+    upstream = [*members, member("a", "5s")]
+    upstream[0] = replace(upstream[0], reads=(name("a"),))
+    assert named(planned(upstream, NOON + seconds(30), Memory(running=frozenset([name("a")])))) == []
+    assert named(planned(upstream, NOON + seconds(30))) == ["a", "b", "c", "d", "e"]
+
+
+def test_what_lies_before_and_after_a_group_is_ordered_by_it() -> None:
+    """x reads b and is no member: it comes after d, which is published with b."""
+    members = [*diamond("10s", "10s", "10s"), member("x", "10s", "b")]
+    order = named(planned(members, NOON + seconds(30)))
+    assert order.index("x") > order.index("d")
 
 
 def test_a_chain_of_a_thousand() -> None:

@@ -91,10 +91,10 @@ def wait(seconds: float, done: Callable[[], object]) -> None:
 def test_a_tick_is_one_cut(lake: Trickle) -> None:
     first = insert(lake)
     tick = Tick.begin(lake.refresher, [A, B, C], "schedule")
-    assert tick.todo == (A, B, C)
-    assert [tick.upstream_of(n) for n in tick.todo] == [(), (A,), (B,)]
+    assert tick.todo == ((A,), (B,), (C,))
+    assert [tick.upstream_of(unit) for unit in tick.todo] == [(), ((A,),), ((B,),)]
     second = insert(lake)  # after the cut: none of them sees it
-    actions = [tick.refresh(n).action for n in tick.todo]
+    actions = [result.action for unit in tick.todo for result in tick.refresh(unit)]
     assert actions[0] is Action.DIFFERENTIAL
     assert Action.NO_DATA not in actions
     tick.end()
@@ -103,8 +103,8 @@ def test_a_tick_is_one_cut(lake: Trickle) -> None:
     for name in NAMES[:3]:
         assert lake.verify(name).equal
     again = Tick.begin(lake.refresher, [A, B, C], "schedule")
-    for name in again.todo:
-        again.refresh(name)
+    for unit in again.todo:
+        again.refresh(unit)
     assert top(lake) == second
 
 
@@ -122,9 +122,9 @@ def test_what_somebody_else_refreshes_is_left_out(lake: Trickle) -> None:
     assert table is not None
     with lake.refresher.heartbeat.holding([f"stream_table:{table.id}"], 0):
         tick = Tick.begin(lake.refresher, [A, B, C, D], "schedule")
-    assert tick.todo == (D,)  # b and c wait for a
+    assert tick.todo == ((D,),)  # b and c wait for a
     assert tick.idle == ()
-    tick.abandon(D)
+    tick.abandon((D,))
     assert lake.refresh("s.d").rows_inserted == 1  # its lease is free
 
 
