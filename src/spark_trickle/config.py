@@ -205,6 +205,17 @@ class Settings(BaseSettings):
         description="When such a group is due whose members have different schedules: when the first of them is, or "
         "when all are. A stream table may have its own.",
     )
+    allow_circular: bool = Field(
+        False,
+        json_schema_extra=LIVE,
+        description="Whether stream tables may read each other (docs/cycles.md). Else a cycle is refused.",
+    )
+    max_fixpoint_iterations: int = Field(
+        100, ge=1, json_schema_extra=LIVE, description="Rounds after which a cycle that still grows is an error."
+    )
+    max_fixpoint_rows: int = Field(
+        10_000_000, ge=1, json_schema_extra=LIVE, description="Rows at which a cycle that still grows is an error."
+    )
     max_concurrent_refreshes: int = Field(
         2, ge=1, json_schema_extra=LIVE, description="How many refreshes the scheduler runs at once."
     )

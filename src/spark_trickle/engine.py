@@ -45,6 +45,7 @@ from spark_trickle.monitor.watch import Callback, Watch
 from spark_trickle.refresh.changes import ChangeReader, Changes, Since
 from spark_trickle.refresh.check import check_query
 from spark_trickle.refresh.compiler import Compiler
+from spark_trickle.refresh.create_together import Wanted
 from spark_trickle.refresh.inspect import Inspector
 from spark_trickle.refresh.manage import Manager, check_name
 from spark_trickle.refresh.policy import policy_in
@@ -197,6 +198,52 @@ class Trickle:
             raise self._session_object(error, text) from error
         told = differences(str(full), session_settings(self.spark), self.refresher.attempts.own_settings | pins)
         return replace(result, notices=(*result.notices, *told))
+
+    def create_stream_tables(self, tables: Sequence[Mapping[str, Any]]) -> tuple[RefreshResult, ...]:
+        """Define several stream tables and fill them, in one transaction.
+
+        Each is given by the arguments of `create_stream_table` (without `initialize`). They may read each other,
+        whatever their order. Where they do so in a circle, with the setting `allow_circular`, their contents are the
+        least fixpoint (docs/cycles.md).
+
+            tr.create_stream_tables([
+                {"name": "g.odd", "query": "SELECT src, dst FROM g.edges UNION SELECT e.src, o.dst FROM …"},
+                {"name": "g.even", "query": "SELECT …"},
+            ])
+        """
+        wanted = [self._wanted(**table) for table in tables]
+        try:
+            return self._manager.create_all(wanted)
+        except TrickleError as error:
+            raise self._session_object(error, "; ".join(w.definition for w in wanted)) from error
+
+    def _wanted(
+        self,
+        name: str | Sequence[str],
+        query: str,
+        schedule: str | None = None,
+        mode: str | Mode = Mode.AUTO,
+        star: str | Star = Star.PIN,
+        settings: Mapping[str, object] | None = None,
+        options: TableOptions | None = None,
+        *,
+        partitioned_by: Sequence[str] = (),
+        cluster_by: Sequence[str] = (),
+        comment: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Wanted:
+        policy, others = policy_in(settings or {})
+        return Wanted(
+            self._name(name),
+            query.strip().removesuffix(";").rstrip(),
+            self._namespace(),
+            check_schedule(schedule, self.settings.min_schedule_seconds),
+            _mode(mode),
+            _star(star),
+            self.refresher.attempts.own_settings | given(others),
+            options or table_options(partitioned_by, cluster_by, comment, properties),
+            policy,
+        )
 
     def alter_stream_table(
         self,

@@ -54,6 +54,8 @@ ErrorCode = Literal[
     "STREAM_TABLE",
     "HAS_DEPENDENTS",
     "CYCLE",
+    "NOT_MONOTONE",
+    "NO_FIXPOINT",
     "INVALID_FUNCTION",
     "UNKNOWN_FUNCTION",
     "FUNCTION_UNAVAILABLE",
@@ -152,7 +154,21 @@ CODES: dict[ErrorCode, Code] = {
         "Write to its sources; change it with ALTER STREAM TABLE; drop it with DROP STREAM TABLE.",
     ),
     "HAS_DEPENDENTS": Code(_U, "Stream tables use what was to be dropped.", "Drop them first, or drop with cascade."),
-    "CYCLE": Code(_U, "The definition would read itself, directly or through others.", "Break the printed path."),
+    "CYCLE": Code(
+        _U,
+        "The definition would read itself, directly or through others.",
+        "Break the printed path, or allow cycles: `allow_circular` (docs/cycles.md).",
+    ),
+    "NOT_MONOTONE": Code(
+        _U,
+        "The definition is in a cycle, and more rows of the cycle could take rows away from it.",
+        "Read the cycle through filters, projections, inner and semi joins and UNION only; end in UNION or SELECT DISTINCT.",
+    ),
+    "NO_FIXPOINT": Code(
+        _U,
+        "Stream tables that read each other still grow after `max_fixpoint_iterations` rounds or `max_fixpoint_rows` rows.",
+        "Bound the definition that grows, as with `WHERE depth < 20`, or raise the limit.",
+    ),
     "INVALID_FUNCTION": Code(
         _U,
         "A function cannot be registered with the lake.",

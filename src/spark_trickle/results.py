@@ -70,6 +70,7 @@ class HistoryEntry:
     bytes_read: int | None = None
     data_timestamp: datetime | None = None  # that the stream table got; None: it kept the one it had
     group_epoch: int | None = None  # of the group that was published together
+    fixpoint_iteration: int | None = None  # rounds of a cycle
 
     def __str__(self) -> str:
         what = self.action or self.state

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_trickle.graph.cycles import components, path_of
 from spark_trickle.graph.groups import Group, groups_of
 
 Reads = Mapping[str, Sequence[str]]
@@ -69,8 +70,23 @@ def test_what_lies_between_members_is_one() -> None:
     assert [sorted(g) for g in groups(reads)] == [sorted("bcdyex")]
 
 
-def test_tables_that_read_each_other_have_no_groups() -> None:
-    assert groups({"b": "c", "c": "b", "d": "bc"}) == []
+def test_a_cycle_is_a_group_and_one_node_of_a_diamond() -> None:
+    (group,) = found({"b": "cA", "c": "b", "d": "bc"})
+    assert (group.members, group.cycles, group.diamonds) == (("b", "c"), (("b", "c"),), ())
+    (around,) = found({"a": "A", "b": "ca", "c": "b", "d": "a", "e": "cd"})
+    assert around.members in (("b", "c", "d", "e"), ("d", "b", "c", "e"))
+    assert around.cycles == (("b", "c"),)
+    assert {d.members for d in around.diamonds} == {frozenset("bcde")}
+    assert groups({"a": "A", "b": "ca", "c": "b", "d": "a", "e": "cd"}, none="c") == ["bc"]
+    assert groups({"b": "bA"}) == ["b"], "it reads itself"
+
+
+def test_paths_of_cycles() -> None:
+    reads = {"a": "b", "b": "c", "c": "ab", "d": "a"}
+    assert components(reads) == (("a", "b", "c"),)
+    assert path_of(reads, ("a", "b", "c")) == ("a", "b", "c", "a")
+    chain = {n: [n + 1] for n in range(5000)} | {5000: [0]}
+    assert [len(c) for c in components(chain)] == [5001]
 
 
 @st.composite

@@ -103,6 +103,7 @@ class CatalogChange:
                 bytes_read=h.bytes_read,
                 snapshot_id=h.snapshot_id,
                 data_timestamp=h.data_timestamp,
+                fixpoint_iteration=h.fixpoint_iteration,
             )
         else:
             tx.add_refresh(self.history, id)

@@ -239,6 +239,7 @@ class Transaction(PointerWriter):
         bytes_written: int | None = None,
         snapshot_id: int | None = None,
         data_timestamp: datetime | None = None,
+        fixpoint_iteration: int | None = None,
     ) -> None:
         """Close a RUNNING refresh. One that another process has closed already: LEASE_LOST."""
         h = tables.refresh_history
@@ -261,6 +262,7 @@ class Transaction(PointerWriter):
                 bytes_written=bytes_written,
                 snapshot_id=snapshot_id,
                 data_timestamp=data_timestamp,
+                fixpoint_iteration=fixpoint_iteration,
             )
         )
         if changed.rowcount != 1:
@@ -289,6 +291,7 @@ class Transaction(PointerWriter):
             snapshot_id=entry.snapshot_id,
             bytes_read=entry.bytes_read,
             data_timestamp=entry.data_timestamp,
+            fixpoint_iteration=entry.fixpoint_iteration,
         )
 
     # Groups

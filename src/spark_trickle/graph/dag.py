@@ -35,6 +35,17 @@ class Graph(Generic[Node]):
         done.add(node)
         order.append(node)
 
+    def ancestors(self, targets: Iterable[Node]) -> tuple[Node, ...]:
+        """The targets and everything they read. A circle does no harm here."""
+        found = dict.fromkeys(targets)
+        waiting = list(found)
+        while waiting:
+            for read in self.upstream.get(waiting.pop(), ()):
+                if read not in found:
+                    found[read] = None
+                    waiting.append(read)
+        return tuple(found)
+
     def consumers(self, node: Node) -> tuple[Node, ...]:
         """The nodes that read this one directly."""
         return tuple(sorted(n for n, reads in self.upstream.items() if node in reads))

@@ -1,16 +1,19 @@
-"""Which stream tables are published together: diamonds, found in the graph alone.
+"""Which stream tables are published together: diamonds and cycles, found in the graph alone.
 
 A diamond is a stream table that reaches an ancestor along two paths that share nothing between the two. If one path
 were refreshed and the other not, it would read two states of the ancestor at once. So all that lies between, and the
-stream table where the paths meet, form a group. Groups that overlap are one.
+stream table where the paths meet, form a group. Groups that overlap are one. Stream tables that read each other are a
+group, too, and one node of any diamond around them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
+from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from typing import Any, Generic, TypeVar
+
+from spark_trickle.graph.cycles import components
 
 Node = TypeVar("Node", bound=Any)
 
@@ -27,33 +30,42 @@ class Diamond(Generic[Node]):
 
 @dataclass(frozen=True, slots=True)
 class Group(Generic[Node]):
-    members: tuple[Node, ...]  # upstream first
+    members: tuple[Node, ...]  # upstream first; those of a cycle beside each other
     diamonds: tuple[Diamond[Node], ...] = ()
+    cycles: tuple[tuple[Node, ...], ...] = ()
 
 
 def groups_of(reads: Mapping[Node, Iterable[Node]], is_atomic: Callable[[Node], bool]) -> tuple[Group[Node], ...]:
-    """The groups of two and more. `reads` has what each stream table reads: others, and sources.
+    """The groups of two and more, and cycles. `reads` has what each stream table reads: others, and sources.
 
     A diamond with a member that is not atomic forms no group.
     """
-    graph = {node: tuple(sorted(set(read))) for node, read in reads.items()}
-    try:
-        order = tuple(TopologicalSorter(graph).static_order())
-    except CycleError:  # two definitions were altered at once: what reads itself is not refreshed
-        return ()
+    cycles = components(reads)
+    first = {member: cycle[0] for cycle in cycles for member in cycle}  # it stands for its cycle
+    whole = {cycle[0]: cycle for cycle in cycles}
+    graph: dict[Node, tuple[Node, ...]] = {}
+    for node in sorted(reads):
+        own = first.get(node, node)
+        seen = {first.get(r, r) for r in reads[node]} - {own}
+        graph[own] = tuple(sorted({*graph.get(own, ()), *seen}))
+    order = tuple(TopologicalSorter(graph).static_order())
     place = {node: n for n, node in enumerate(order)}
-    found = [d for d in _diamonds(graph, order) if all(map(is_atomic, d.members))]
-    merged: list[set[Node]] = []
+
+    def all_of(nodes: Iterable[Node]) -> tuple[Node, ...]:
+        return tuple(m for node in sorted(nodes, key=lambda n: place[n]) for m in whole.get(node, (node,)))
+
+    found = [d for d in _diamonds(graph, order) if all(map(is_atomic, all_of(d.members)))]
+    merged: list[set[Node]] = [{cycle[0]} for cycle in cycles]
     for diamond in found:
         _merge(merged, set(diamond.members))
     while grown := next((m for m in merged if _between(graph, order, m) - m), None):
         merged.remove(grown)
         _merge(merged, grown | _between(graph, order, grown))
     groups = []
-    for members in merged:
-        own = tuple(d for d in found if d.members <= members)
-        groups.append(Group(tuple(sorted(members, key=lambda n: place[n])), own))
-    return tuple(sorted(groups, key=lambda g: place[g.members[0]]))
+    for members in sorted(merged, key=lambda m: min(place[n] for n in m)):
+        own = tuple(replace(d, members=frozenset(all_of(d.members))) for d in found if d.members <= members)
+        groups.append(Group(all_of(members), own, tuple(c for c in cycles if c[0] in members)))
+    return tuple(groups)
 
 
 def _merge(merged: list[set[Node]], members: set[Node]) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from spark_trickle.config import Settings
 from spark_trickle.graph.dag import Graph
 from spark_trickle.graph.groups import Group, groups_of
 from spark_trickle.model import Consistency, InputKind, SchedulePolicy, StreamTable, TableName
+
+if TYPE_CHECKING:
+    from spark_trickle.config import Settings
 
 Unit = tuple[TableName, ...]  # what is published together, upstream first: a group, or one stream table
 _Reads = tuple[tuple[TableName, tuple[TableName, ...], bool], ...]  # name, what it reads, whether it is atomic
@@ -38,6 +41,7 @@ class Groups:
 
     all: tuple[Group[TableName], ...]
     by_member: Mapping[TableName, Group[TableName]]
+    by_cycle: Mapping[TableName, Unit]  # those that are in one
 
     @classmethod
     def of(cls, tables: Iterable[StreamTable], settings: Settings) -> Groups:
@@ -48,6 +52,10 @@ class Groups:
                 for t in sorted(tables, key=lambda t: t.name)
             )
         )
+
+    def cycle(self, name: TableName) -> Unit:
+        """All that read each other with it, itself too; nothing if there is no cycle."""
+        return self.by_cycle.get(name, ())
 
     def unit(self, name: TableName) -> Unit:
         group = self.by_member.get(name)
@@ -69,4 +77,5 @@ class Groups:
 def _groups(reads: _Reads) -> Groups:
     atomic = {name for name, _, is_it in reads if is_it}
     found = groups_of({name: read for name, read, _ in reads}, atomic.__contains__)
-    return Groups(found, {member: group for group in found for member in group.members})
+    cycles = {member: cycle for group in found for cycle in group.cycles for member in cycle}
+    return Groups(found, {member: group for group in found for member in group.members}, cycles)

@@ -49,11 +49,13 @@ class Compiler:
         pointers: Mapping[TableName, Pointer],
         stream_tables: Mapping[TableName, StreamTable],
         misread: str | None = None,
+        cycle: tuple[TableName, ...] = (),
     ) -> Compiled:
         """Compile at the cut `pointers`; everything the definition may read is registered in the attempt.
 
         The attempt has the definition's settings from now on: what is compiled under them is computed under them.
-        Hidden state tables that the stream table has already keep their names.
+        Hidden state tables that the stream table has already keep their names. `cycle` are those that read each other
+        with it.
         """
         name, namespace, pins = definition.name, definition.namespace, definition.pins
         attempt.apply(pins)
@@ -69,7 +71,7 @@ class Compiler:
         states = _StateNames(name, owner.states if owner else (), pointers)
         if owner is not None and owner.definition == definition.text:
             misread = misread or misread_of(owner.reason)
-        switches = (self.use_states, self.state_tables, misread)
+        switches = (self.use_states, self.state_tables, misread, cycle)
         key = (name, definition.text, namespace, switches, tuple(sorted(pins.items())))
         found = self._cache.find(key)
         if found is not None and found[0] == signature and states.fit(found[1]):
@@ -86,6 +88,7 @@ class Compiler:
             functions=functions,
             plain_decimals=plain_arithmetic(pins),
             misread=misread,
+            cycle=cycle,
         )
         compiled = _with_functions(compiled, functions)
         self._cache.put(key, (signature, compiled))

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from spark_trickle.delta.aggregates import decimal
 from spark_trickle.delta.distinct_calls import split_distinct
+from spark_trickle.delta.monotone import described, offending, set_body
+from spark_trickle.delta.plans.fixpoint import fixpoint
 from spark_trickle.delta.plans.plan import Comparison, Plan
 from spark_trickle.delta.root import plan_root
 from spark_trickle.delta.states import Openness, StateTree, cut_states, openness
@@ -45,6 +47,7 @@ from spark_trickle.sql.algebra import Aggregate, Item, Operator, Project
 from spark_trickle.sql.lineage import lineage
 from spark_trickle.sql.lower import LakeTable, LakeView, Lowered, lower
 from spark_trickle.sql.mentions import follows_the_clock, may_read, reads, time_of_day, volatile
+from spark_trickle.sql.parse import at_offset, words
 from spark_trickle.sql.prune import prune
 from spark_trickle.sql.scalar import column as column_
 from spark_trickle.sql.trees import scans
@@ -194,11 +197,13 @@ def compile_definition(
     functions: Mapping[str, LakeFunction] | None = None,
     plain_decimals: bool = True,
     misread: str | None = None,
+    cycle: tuple[TableName, ...] = (),
 ) -> Compiled:
     """Compile a definition in a session whose current catalog and namespace are the lake's.
 
     `state_tables=False` cuts out only the state tables that must be. `functions` of the lake are registered in the
     session. `plain_decimals=False`: the session's settings give decimals other types, or NULL for an overflow.
+    `cycle`: the stream tables that read each other with this one.
     `misread`: how our form of this definition was found to differ from its text; then it runs as written.
     """
     analyzer = Analyzer(session, functions)
@@ -240,10 +245,10 @@ def compile_definition(
             optional=state_tables,
             plain_decimals=plain_decimals,
         )
-        kept = split_distinct(whole, types, plain_decimals=plain_decimals) if state_tables else whole
+        kept = split_distinct(whole, types, plain_decimals=plain_decimals) if state_tables and not cycle else whole
         if kept is not whole:
             kept, planner.types = analyzer.annotate(kept, PlainLeaves())
-        how = planner.plan(kept, columns)
+        how = planner.plan(kept, columns) if not cycle else _in_cycle(whole, columns, cycle, definition)
         if kept is not whole:  # Spark adds floats where sums of whole numbers are kept
             floats = _approximate(whole, columns, openness(whole, {}, types))
             how = replace(how, compare=_fitting(columns, {**floats, **how.compare}))
@@ -284,6 +289,34 @@ def compile_definition(
         volatile=_first(partial(volatile, also=answers_vary), tables, definition, namespace),
         lineage=traced,
     )
+
+
+def _in_cycle(
+    whole: Operator, columns: tuple[Column, ...], cycle: tuple[TableName, ...], definition: str
+) -> Maintenance:
+    """What reads itself has the least fixpoint as its content: only monotone definitions of sets have one."""
+    bad = offending(whole, cycle)
+    if bad is not None:
+        what, marks = described(bad)
+        place = next((at_offset(definition, w.start) for w in words(definition) if w.upper in marks), "")
+        raise TrickleError(
+            "NOT_MONOTONE",
+            f"it is in a cycle ({', '.join(map(str, cycle))}), and reads it through {what}{place and f' at {place}'}",
+            hint="In a cycle only filters, projections, inner and semi joins, UNION, DISTINCT and explode may be over "
+            "its members.",
+        )
+    collated = next((c.name for c in columns if "collate" in c.type.lower()), None)
+    if collated is not None:
+        raise TrickleError("NOT_MONOTONE", f"it is in a cycle, and its column {collated} has a collation")
+    body = set_body(whole)
+    if body is None:
+        raise TrickleError(
+            "NOT_MONOTONE",
+            f"it is in a cycle ({', '.join(map(str, cycle))}), and may have the same row twice",
+            hint="End it in UNION, or begin it with SELECT DISTINCT.",
+        )
+    plan = fixpoint(whole, body, columns, cycle)
+    return Maintenance(whole, plan, {}, {}, settled=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from spark_trickle.catalog.controls import working
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.reader import unknown
+from spark_trickle.delta.plans.fixpoint import Fixpoint
 from spark_trickle.errors import TrickleError
 from spark_trickle.graph.stream_tables import graph_of
 from spark_trickle.lake import owned
@@ -24,11 +25,12 @@ from spark_trickle.model import (
     resolve,
 )
 from spark_trickle.refresh.as_written import notices, refuse_volatile
+from spark_trickle.refresh.create_together import Wanted, create_together
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.policy import Policy
-from spark_trickle.refresh.run import Refresher, refuse_cycle, same_as_leased
-from spark_trickle.refresh.situation import refuse_taken
+from spark_trickle.refresh.run import Refresher, cycle_of, same_as_leased
+from spark_trickle.refresh.situation import Cut, refuse_taken
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Done, Request, Run
 from spark_trickle.results import RefreshResult
@@ -68,13 +70,7 @@ class Manager:
         with r.heartbeat.holding([f"create:{name}"], r.settings.lease_wait_seconds) as lease:
             known = r.known()
             cut = r.cut()
-            if name in cut.pointers or name in known:
-                what = "stream table" if name in known else "view" if cut.pointers[name].is_view else "table"
-                raise TrickleError("NAME_TAKEN", f"there is a {what} {name} already")
-            if name.namespace not in {n.namespace for n in cut.pointers} | set(r.store.namespaces()):
-                raise TrickleError(
-                    "INVALID_NAME", f"there is no namespace {name.namespace}", hint=f"CREATE NAMESPACE {name.namespace}"
-                )
+            self._refuse_name(name, cut, known)
             table = replace(
                 StreamTable.draft(name, definition, namespace, mode, cut.instant),
                 schedule=schedule,
@@ -92,6 +88,31 @@ class Manager:
                     (done,) = r.refresh_together(run, [request])
             r.protector.protect([n for n, (kind, _) in done.compiled.reads.items() if kind is InputKind.SOURCE])
             return replace(done.result(), notices=notices(done.compiled, r.settings))
+
+    def create_all(self, wanted: Sequence[Wanted]) -> tuple[RefreshResult, ...]:
+        """All of them or none; each may read the others, whatever their order."""
+        r = self.refresher
+        for one in wanted:
+            check_name(one.name)
+            check_options(one.options)
+            zone(str(one.pins[TIME_ZONE]))
+        twice = [w.name for n, w in enumerate(wanted) if w.name in {o.name for o in wanted[:n]}]
+        if twice:
+            raise TrickleError("NAME_TAKEN", f"{twice[0]} is given twice")
+        with r.heartbeat.holding([f"create:{w.name}" for w in wanted], r.settings.lease_wait_seconds) as lease:
+            known, cut = r.known(), r.cut()
+            for one in wanted:
+                self._refuse_name(one.name, cut, known)
+            return create_together(r, wanted, lease, cut, known)
+
+    def _refuse_name(self, name: TableName, cut: Cut, known: Mapping[TableName, StreamTable]) -> None:
+        if name in cut.pointers or name in known:
+            what = "stream table" if name in known else "view" if cut.pointers[name].is_view else "table"
+            raise TrickleError("NAME_TAKEN", f"there is a {what} {name} already")
+        if name.namespace not in {n.namespace for n in cut.pointers} | set(self.refresher.store.namespaces()):
+            raise TrickleError(
+                "INVALID_NAME", f"there is no namespace {name.namespace}", hint=f"CREATE NAMESPACE {name.namespace}"
+            )
 
     def _compiled(self, run: Run, request: Request, *, check: bool) -> Request:
         stages = Stages()
@@ -116,8 +137,7 @@ class Manager:
         cut = r.cut(d.input for t in known.values() for d in t.reads if t.name in groups.unit(table.name))
         unit = [m for u in groups.units((table.name, *(o.name for o in others)), graph) for m in u]
         pending = r.pending([m for m in unit if m != table.name], known, (), None, cut)
-        below = set(graph.descendants(table.name))
-        known[table.name] = request.table
+        below = set(graph.descendants(table.name)) | {*r.groups(r.known()).cycle(table.name)}
         with r.attempts.begin({}, request.table.namespace) as attempt:
             run = Run(attempt, cut, lease, initiated_by, known, groups)
             own = self._compiled(run, replace(request, compiled=None, stages=None), check=True)
@@ -146,7 +166,10 @@ class Manager:
             raise
         refuse_volatile(compiled, r.settings)
         refuse_not_incremental(compiled, table.mode)
-        refuse_cycle(table.name, compiled, run.known)
+        cycle = cycle_of(table.name, compiled, run.known)
+        if cycle != r.groups(run.known).cycle(table.name):  # this definition makes a cycle, or ends one
+            known = {**run.known, table.name: _reading(table, compiled)}
+            return r.compile(run.attempt, table, run.cut, known)
         return compiled
 
     # -- alter -----------------------------------------------------------------------------------------------------
@@ -227,7 +250,8 @@ class Manager:
         with r.attempts.begin({}, wanted.namespace) as attempt:
             run = Run(attempt, r.cut(), lease, "alter", known, r.groups(known))
             request = self._compiled(run, Request(wanted, altered=altered), check=True)
-            if others := self._published_with(run, request):
+            others = self._published_with(run, request)
+            if others or isinstance(_plan(request), Fixpoint):
                 with r.heartbeat.holding(_leases(others), r.settings.lease_wait_seconds) as theirs:
                     done = self._run_together(request, others, lease.also(theirs), "alter")
             else:
@@ -281,8 +305,16 @@ class Manager:
 def _as_defined(request: Request) -> StreamTable:
     """The stream table as others see it once it is published: its dependencies are those of its new definition."""
     assert request.compiled is not None
-    reads = (Dependency(n, kind) for n, (kind, _) in request.compiled.reads.items())
-    return replace(request.table, dependencies=tuple(reads), states=())
+    return _reading(request.table, request.compiled)
+
+
+def _reading(table: StreamTable, compiled: Compiled) -> StreamTable:
+    reads = (Dependency(n, kind) for n, (kind, _) in compiled.reads.items())
+    return replace(table, dependencies=tuple(reads), states=())
+
+
+def _plan(request: Request) -> object:
+    return None if request.compiled is None else request.compiled.plan
 
 
 def _leases(tables: Sequence[StreamTable]) -> list[str]:

@@ -20,8 +20,8 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.delta.optimize import PASSES, Pass
 from spark_trickle.errors import Reason, TrickleError
-from spark_trickle.graph.dag import Graph
-from spark_trickle.graph.stream_tables import Groups, graph_of
+from spark_trickle.graph.cycles import components, path_of
+from spark_trickle.graph.stream_tables import Groups, Unit, graph_of
 from spark_trickle.lake.attempt import Attempt, Attempts
 from spark_trickle.lake.protect import Protector, sources_of
 from spark_trickle.lake.publish import publish
@@ -29,6 +29,7 @@ from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Action, Mode, Pointer, Status, StreamTable, TableName
 from spark_trickle.refresh.compiler import Compiler
+from spark_trickle.refresh.cycle import CycleRefresh, plan_of
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, Definition, StateTable
 from spark_trickle.refresh.definition_check import misread
@@ -108,9 +109,11 @@ class Refresher:
         check: bool = False,
     ) -> Compiled:
         """`check` runs the net below the parser: what we misread is compiled once more, as written."""
-        definition = self.definition(table)
-        compiled = self.compiler.compile(attempt, definition, cut.pointers, known)
-        found = misread(attempt, compiled, cut.instant, self.settings) if check else None
+        definition, cycle = self.definition(table), self.groups(known).cycle(table.name)
+        if cycle and not self.settings.allow_circular:
+            raise refused_cycle(cycle, known)
+        compiled = self.compiler.compile(attempt, definition, cut.pointers, known, cycle=cycle)
+        found = misread(attempt, compiled, cut.instant, self.settings) if check and not cycle else None
         return compiled if found is None else self.compiler.compile(attempt, definition, cut.pointers, known, found)
 
     # -- refresh ---------------------------------------------------------------------------------------------------
@@ -138,10 +141,9 @@ class Refresher:
             if name not in known:
                 raise unknown(name, known)
         graph, groups = graph_of(known.values()), self.groups(known)
-        graph.ancestors_first(names)  # refuses a cycle
         chosen = groups.whole(names)
         while upstream:
-            more = groups.whole(graph.ancestors_first(chosen))
+            more = groups.whole(graph.ancestors(chosen))
             if len(more) == len(chosen):
                 break
             chosen = more
@@ -157,17 +159,17 @@ class Refresher:
     ) -> tuple[TableName, ...]:
         """The stream tables that may have something to do, told by pointers alone."""
         pointers = cut.pointers
-        found: dict[TableName, None] = {}
+        found: set[TableName] = set()
         for name in order:
             table = known[name]
             asked = name in names and mode is Mode.FULL
-            moved = inputs_moved(table, pointers) or any(d.input in found for d in table.reads)
+            moved = inputs_moved(table, pointers)
             own = changed_outside(table, pointers)
             code = self.attempts.functions.changed(table.functions)
             due = table.status is not Status.ACTIVE or time_dependent(table) or not table.settings
             if asked or moved or own or code or due:
-                found[name] = None
-        return tuple(found)
+                found.add(name)
+        return tuple(with_readers(found, order, known, self.groups(known)))
 
     def _no_data(self, table: StreamTable, cut: Cut, stages: Stages, initiated_by: str) -> RefreshResult:
         result = RefreshResult(str(table.name), Action.NO_DATA, str(NO_CHANGE), seconds=round(stages.total, 4))
@@ -219,14 +221,18 @@ class Refresher:
         `later` are those that the run refreshes after them.
         """
         staged: list[Done] = []
-        for n, request in enumerate(requests, start=1):
-            rest = [r.table for r in requests[n:]]
+        waiting = list(requests)
+        while waiting:
+            cycle = run.groups.cycle(waiting[0].table.name)
+            now = [r for r in waiting if r.table.name in cycle] or waiting[:1]
+            waiting = [r for r in waiting if r not in now]
+            rest = [r.table for r in waiting]
             run.attempt.to_come = frozenset((*(t.name for t in rest), *later))
             try:
-                staged.append(self.stage(run, request))
+                staged += self.stage_cycle(run, now) if cycle else [self.stage(run, now[0])]
             except BaseException as error:
-                if len(requests) > 1:
-                    record_group_failure(self.store, run, request.table, staged, rest, spark_error(error))
+                if staged or rest:
+                    record_group_failure(self.store, run, now[0].table, staged, rest, spark_error(error))
                 raise
         if staged:
             self.publish(run, staged)
@@ -251,6 +257,41 @@ class Refresher:
                 raise problem from error
             raise
         run.known[table.name] = done.table  # with its new columns, for consumers in this attempt
+        return done
+
+    def stage_cycle(self, run: Run, requests: Sequence[Request]) -> list[Done]:
+        """Compute the members of a cycle. A failure is recorded on all of them."""
+        works: dict[TableName, Work] = {}
+        for request in requests:
+            table = replace(request.table, settings=tuple(sorted(self.pins(request.table).items())))
+            works[table.name] = Work(replace(request, table=table), request.stages or Stages())
+        with self.store.write() as tx:
+            for work in works.values():
+                if not work.request.is_new:
+                    tx.start_refresh(work.refresh_id, work.table.id, str(work.table.name), run.initiated_by)
+        try:
+            compiled: dict[TableName, Compiled] = {}
+            for name, work in works.items():
+                with work.stages("compile"):
+                    known = work.request.compiled
+                    compiled[name] = known or self.compile(run.attempt, work.table, run.cut, run.known)
+                    refuse_cycle(name, compiled[name], run.known, run.groups.cycle(name))
+                    plan_of(name, compiled[name])
+            if len({work.table.settings for work in works.values()}) > 1:
+                raise TrickleError(
+                    "INVALID_SETTING", f"{', '.join(map(str, works))} read each other: one setting for all"
+                )
+            made = {name: work.request.staging for name, work in works.items() if work.request.staging is not None}
+            done = CycleRefresh(self.settings, run, works, compiled, made).refresh()
+        except BaseException as error:
+            self.discard(run)
+            problem = located(spark_error(error), requests[0].table)
+            for work in works.values():
+                record_failure(self.store, work, problem)
+            if isinstance(error, Exception):
+                raise problem from error
+            raise
+        run.known.update({d.table.name: d.table for d in done})
         return done
 
     def _compute(self, run: Run, work: Work) -> Done:
@@ -462,10 +503,44 @@ def _with_states(decision: Decision, states: Sequence[Done]) -> Decision:
     return replace(decision, reason=decision.reason.also(parts))
 
 
-def refuse_cycle(name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable]) -> None:
+def cycle_of(name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable]) -> Unit:
+    """Those that would read each other with this one, by what its definition reads now."""
     upstream = dict(graph_of(known.values()).upstream)
-    upstream[name] = tuple(i for i in compiled.reads if i in known)
-    Graph(upstream).ancestors_first([name])
+    upstream[name] = tuple(i for i in compiled.reads if i in known or i == name)
+    return next((c for c in components(upstream) if name in c), ())
+
+
+def refuse_cycle(name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable], cycle: Unit = ()) -> None:
+    """Refuse one that it was not compiled for: a view may have got another text."""
+    found = cycle_of(name, compiled, known)
+    if found and found != cycle:
+        upstream = dict(graph_of(known.values()).upstream)
+        upstream[name] = tuple(compiled.reads)
+        raise refused_cycle(found, known, upstream)
+
+
+def refused_cycle(
+    cycle: Unit,
+    known: Mapping[TableName, StreamTable],
+    upstream: Mapping[TableName, Sequence[TableName]] | None = None,
+) -> TrickleError:
+    reads = upstream or graph_of(known.values()).upstream
+    path = " -> ".join(map(str, path_of(reads, cycle)))
+    return TrickleError("CYCLE", f"the definition would read itself: {path}")
+
+
+def with_readers(
+    changed: set[TableName], order: Sequence[TableName], known: Mapping[TableName, StreamTable], groups: Groups
+) -> list[TableName]:
+    """Those of `order` that changed, that read one that did, or that are in a cycle with one."""
+    found, before = set(changed), -1
+    while len(found) != before:
+        before = len(found)
+        for name in order:
+            cycle = groups.cycle(name)
+            if any(d.input in found for d in known[name].reads) or not found.isdisjoint(cycle):
+                found.update((name, *cycle))
+    return [n for n in order if n in found]
 
 
 def same_as_leased(table: StreamTable, known: Mapping[TableName, StreamTable]) -> StreamTable:

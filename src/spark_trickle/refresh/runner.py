@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -75,11 +75,13 @@ class Runner:
     staging: Staging
     timed: Callable[[str], AbstractContextManager[None]]
     passes: tuple[Pass, ...] = PASSES
+    given: Mapping[str, Materialized] = field(default_factory=dict)  # steps that were computed elsewhere
     _done: dict[str, Materialized] = field(default_factory=dict)  # by the name of the step
     _levels: dict[str, Operator] = field(default_factory=dict)  # what a repeated step stands for
 
     def __post_init__(self) -> None:
         self.feeds.before_query = self.staging.show_in
+        self._done.update(self.given)
 
     def run(self, steps: Sequence[Step]) -> Counts:
         if not self.feeds.changed:

@@ -20,7 +20,7 @@ from spark_trickle.lake.protect import sources_of
 from spark_trickle.model import RUNS, Action, Pointer, StreamTable, TableName
 from spark_trickle.refresh.decide import NO_CHANGE
 from spark_trickle.refresh.failures import located, record_unbegun
-from spark_trickle.refresh.run import Refresher
+from spark_trickle.refresh.run import Refresher, with_readers
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.work import Request, Run, completed
 from spark_trickle.results import RefreshResult
@@ -154,14 +154,13 @@ def _pending(
     """Those that may have something to do. So has one whose source cannot be looked at now: its refresh says why."""
     found: set[TableName] = set()
     for name in names:
-        table = known[name]
         try:
             own = bool(refresher.pending([name], known, (), None, cut))
         except TrickleError:
             own = True
-        if own or any(d.input in found for d in table.reads):
+        if own:
             found.add(name)
-    return found
+    return set(with_readers(found, names, known, refresher.groups(known)))
 
 
 def record_skip(refresher: Refresher, table: StreamTable, reason: Reason, initiated_by: str) -> RefreshResult:

@@ -82,6 +82,7 @@ class Request:
     options: TableOptions = field(default_factory=TableOptions)
     initialize: bool = True  # False: it is created empty
     compiled: Compiled | None = None  # if it is known already, with the stages that this took
+    staging: Staging | None = None  # its table, if the attempt has it already
     stages: Stages | None = None
 
     @property
@@ -113,6 +114,7 @@ class Made:
     counts: Counts = field(default_factory=Counts)
     changed: Mapping[str, int] = field(default_factory=dict)  # rows read, by input
     bytes_read: int = 0
+    rounds: int | None = None  # of a cycle, until nothing new was found
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,8 @@ def group_changes(run: Run, staged: Sequence[Done]) -> list[GroupChange]:
 
 
 def _member(run: Run, done: Done, owner: TableName | None, alerts: Alerts = ()) -> Member:
-    reads = streams_of(done.compiled) if owner is None else ()
+    together = run.groups.cycle(done.table.name)  # published with it
+    reads = tuple(n for n in streams_of(done.compiled) if n not in together) if owner is None else ()
     return Member(done.table.name, run.lease, _change(run, done, owner, alerts), done.made.staging, reads)
 
 
@@ -189,6 +192,7 @@ def _change(run: Run, done: Done, owner: TableName | None, alerts: Alerts) -> Ca
     head = None if staging is None else staging.head
     by = run.initiated_by if owner is None else "owner"
     history = completed(done.result(), by, run.cut.instant, done.refresh_id, head, done.made.bytes_read)
+    history = replace(history, fixpoint_iteration=done.made.rounds)
     quiet = owner is not None and action is Action.NO_DATA
     return CatalogChange(
         table=_row(run, done),

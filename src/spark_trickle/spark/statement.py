@@ -222,6 +222,11 @@ def no_rows(table: str, weight: str | None = None) -> str:
     return f"(SELECT *{extra} FROM {table} WHERE false)"
 
 
+def weighted(table: str, weight: str) -> str:
+    """All rows of a relation as rows that came."""
+    return f"(SELECT *, 1L AS {quote(weight)} FROM {table})"
+
+
 def leaf_sql(leaf: AsOf | Stored, table: str) -> str:
     """A table, or something else with its columns."""
     if isinstance(leaf, AsOf):
