@@ -35,6 +35,7 @@ from spark_trickle.maintenance.run import Maintainer
 from spark_trickle.model import Action, LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
 from spark_trickle.monitor import status as monitor
 from spark_trickle.monitor.compliance import Compliance, compliance
+from spark_trickle.monitor.cycles import CycleStatus, cycles
 from spark_trickle.monitor.filters import Moment, history_filter, moment
 from spark_trickle.monitor.groups import GroupStatus, groups
 from spark_trickle.monitor.health import Health, health
@@ -357,6 +358,10 @@ class Trickle:
     def groups(self, name: str | None = None) -> tuple[GroupStatus, ...]:
         """Stream tables that are published together: who, why, how often by now, and how the last time ended."""
         return groups(self.store, self.settings, None if name is None else self._name(name))
+
+    def cycles(self, name: str | None = None) -> tuple[CycleStatus, ...]:
+        """Stream tables that read each other: who, by which path, and how their last fixpoint was reached."""
+        return cycles(self.store, self.settings, None if name is None else self._name(name))
 
     def lineage(
         self, name: str, column: str | None = None, *, depth: int | None = None, down: bool = False

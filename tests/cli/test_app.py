@@ -19,7 +19,7 @@ COMMANDS = [
     *("init", "sql", "create", "alter", "drop", "refresh", "status", "history"),
     *("explain", "describe", "changes", "check", "verify", "function", "source", "demo", "doctor", "version"),
     *("up", "suspend", "resume", "enable", "disable", "graph", "alerts", "maintain"),
-    *("health", "statistics", "groups", "compliance", "pending", "sources", "lineage"),
+    *("health", "statistics", "groups", "cycles", "compliance", "pending", "sources", "lineage"),
 ]
 
 

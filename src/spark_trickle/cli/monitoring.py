@@ -121,6 +121,32 @@ def groups(name: OneOrAll = None) -> None:
     out.out.print(table)
 
 
+def cycles(name: OneOrAll = None) -> None:
+    """Show stream tables that read each other, by which path, and in how many rounds their fixpoint was reached.
+
+    [dim]trickle cycles
+    trickle cycles graph.reach --output json[/dim]
+    """
+    from spark_trickle.monitor.cycles import cycles
+
+    out = output()
+    with open_store() as lake:
+        found = cycles(lake.store, lake.settings, None if name is None else lake.store.find(lake.name(name)).name)
+    if out.is_json or not found:
+        out.show(found)
+        return
+    table = grid("path", "rounds", "last", "converged", "how", right=(1,))
+    for c in found:
+        table.add_row(
+            Text(c.path),
+            "-" if c.last_iterations is None else f"{c.last_iterations:,}",
+            "-" if c.last_at is None else f"{c.last_at:%Y-%m-%d %H:%M:%S}",
+            Text("yes", style="green") if c.converged else Text("NO", style="bold red"),
+            Text(c.last_error or c.last_reason or ""),
+        )
+    out.out.print(table)
+
+
 def compliance(
     name: OneOrAll = None,
     since: Window = "24h",
@@ -305,4 +331,4 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 # In the order of the help text.
-COMMANDS: tuple[Callable[..., None], ...] = (health, statistics, groups, compliance, pending, sources, lineage)
+COMMANDS: tuple[Callable[..., None], ...] = (health, statistics, groups, cycles, compliance, pending, sources, lineage)

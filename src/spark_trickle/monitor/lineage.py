@@ -60,7 +60,7 @@ def lineage(
     if name not in tables and not (down and name in read):
         raise unknown(name, {*tables, *read} if down else tables)
     graph = Graph({t.name: [d.input for d in t.reads if d.input in tables] for t in tables.values()})
-    needed = tuple(tables) if down else graph.ancestors_first([name])
+    needed = tuple(tables) if down else graph.ancestors([name])
     found = reader.lineages(None if down else needed)
     missing = sorted(n for n in needed if n not in found and tables[n].incremental)
     if missing:

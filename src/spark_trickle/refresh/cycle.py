@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from spark_trickle.config import Settings
@@ -11,6 +12,7 @@ from spark_trickle.delta.plans.fixpoint import Fixpoint
 from spark_trickle.delta.plans.rows import compare_all
 from spark_trickle.delta.steps import names
 from spark_trickle.errors import Reason, TrickleError
+from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.model import Action, Mode, Pointer, TableName
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_early
@@ -216,3 +218,25 @@ class CycleRefresh:
 
 def _by_fixpoint(text: str) -> Decision:
     return Decision(Action.DIFFERENTIAL, Reason("FIXPOINT", text))
+
+
+@contextmanager
+def least_fixpoint(
+    attempt: Attempt, settings: Settings, compiled: Mapping[TableName, Compiled]
+) -> Iterator[dict[TableName, str]]:
+    """The contents that the members of a cycle should have, computed from nothing, as views."""
+    inputs = {name: gather(attempt, one, {}) for name, one in compiled.items()}
+    feeds = Feeds(attempt, outside(inputs))
+    try:
+        attempt.tune(small=False)
+        contents = {n: Content(n, c.columns, plan_of(n, c), None) for n, c in compiled.items()}
+        rounds = Rounds(feeds, contents, settings.max_fixpoint_iterations, settings.max_fixpoint_rows)
+        rounds.run(whole=True)
+        views = {}
+        for name, content in contents.items():
+            made = feeds.materialize(feeds.query(columns_sql(content.listed, content.state(State.NEW))), "fixpoint")
+            feeds.show([made.view])
+            views[name] = made.view
+        yield views
+    finally:
+        feeds.release()

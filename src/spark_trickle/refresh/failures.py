@@ -56,7 +56,8 @@ def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError) 
             if error.code == "LEASE_LOST":  # the table is somebody else's now
                 return
             tx.update_stream_table(table.id, consecutive_errors=table.consecutive_errors + 1, last_error=str(error))
-            if error.kind is Kind.SCHEMA and table.status is Status.ACTIVE:
+            lasting = error.kind is Kind.SCHEMA or error.code == "NO_FIXPOINT"  # trying again will not help
+            if lasting and table.status is Status.ACTIVE:
                 tx.update_stream_table(table.id, status=Status.ERROR)
             for kind in alerts_of(error, table.consecutive_errors + 1):
                 tx.alerts.raise_(kind, error.message, str(table.name))

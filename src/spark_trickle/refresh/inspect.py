@@ -14,6 +14,7 @@ from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.model import Action, InputKind, Mode, Pointer, StreamTable, TableName
 from spark_trickle.refresh.as_written import definition_view, notices
+from spark_trickle.refresh.cycle import least_fixpoint
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_early
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.equality import Difference, compare
@@ -184,7 +185,8 @@ class Inspector:
 
         Where a value that depends on the order of rows decides which rows there are, the text has more than one right
         answer. Then the parts are compared: each hidden state table with its own definition, and the table exactly
-        with its definition over the state tables.
+        with its definition over the state tables. A member of a cycle is also compared with the least fixpoint, from
+        nothing: rows that support each other satisfy its definition, too.
         """
         started = time.perf_counter()
         r = self.refresher
@@ -199,7 +201,9 @@ class Inspector:
         known = {t.name: t for t in r.store.stream_tables()}
         frontier = ChainMap[TableName, Pointer]({}, cut.pointers)  # type: ignore[arg-type]
         older: list[tuple[TableName, int | None]] = []
-        for d in table.reads:
+        cycle = r.groups(known).cycle(table.name)
+        members = [known[m] for m in cycle] or [table]
+        for d in {d.input: d for t in members for d in t.reads}.values():
             now = cut.pointers.get(d.input)
             if d.pointer is None or now is None:
                 raise TrickleError("SOURCE_DROPPED", f"{name}: {d.input} is gone")
@@ -215,7 +219,7 @@ class Inspector:
             with r.attempts.begin({}, table.namespace) as attempt:
                 for input_, snapshot in older:
                     frontier[input_] = Pointer(input_, attempt.at(frontier[input_], snapshot), is_view=False)
-                compiled = r.compiler.compile(attempt, r.definition(table), frontier, known)
+                compiled = r.compiler.compile(attempt, r.definition(table), frontier, known, cycle=cycle)
                 other = other_code(table, compiled)
                 if other is not None:
                     raise TrickleError(
@@ -238,6 +242,20 @@ class Inspector:
                     found = compare(
                         attempt.session, attempt.qualified(table.name), quote(view), table.columns, compiled.compare
                     )
+                if cycle and found.equal:
+                    all_ = {
+                        t.name: r.compiler.compile(attempt, r.definition(t), frontier, known, cycle=cycle)
+                        for t in members
+                    }
+                    with least_fixpoint(attempt, r.settings, all_) as views:
+                        least = compare(
+                            attempt.session,
+                            attempt.qualified(table.name),
+                            quote(views[table.name]),
+                            table.columns,
+                            compiled.compare,
+                        )
+                    found = _together(found, least)
                 deep = deep and there and compiled.plan is not None and found.equal  # else it is told already
                 if deep or not by_text:
                     parts = compare_parts(attempt, table, compiled, instant, deep=deep)

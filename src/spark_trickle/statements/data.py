@@ -25,6 +25,13 @@ class CreateStreamTable:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateStreamTables:
+    """Several, in one transaction: they may read each other."""
+
+    tables: tuple[CreateStreamTable, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AlterStreamTable:
     """What is None stays as it is."""
 
@@ -76,6 +83,7 @@ class ExplainStreamTable:
 
 Statement = (
     CreateStreamTable
+    | CreateStreamTables
     | AlterStreamTable
     | SuspendStreamTable
     | ResumeStreamTable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from spark_trickle.model import Mode, Star, TableOptions
 from spark_trickle.statements.data import (
     AlterStreamTable,
     CreateStreamTable,
+    CreateStreamTables,
     DescribeStreamTable,
     DropStreamTable,
     ExplainStreamTable,
@@ -37,6 +38,7 @@ class Engine(Protocol):
         settings: Mapping[str, object] | None,
         options: TableOptions | None,
     ) -> Any: ...
+    def create_stream_tables(self, tables: Sequence[Mapping[str, Any]]) -> Any: ...
     def alter_stream_table(
         self,
         name: str,
@@ -63,6 +65,8 @@ def execute(statement: Statement, engine: Engine) -> Any:
             return engine.status()
         case CreateStreamTable():
             return _create(statement, engine)
+        case CreateStreamTables():
+            return engine.create_stream_tables([_arguments(one) for one in statement.tables])
         case AlterStreamTable():
             return engine.alter_stream_table(
                 _quoted(statement.name),
@@ -85,6 +89,18 @@ def execute(statement: Statement, engine: Engine) -> Any:
             return engine.describe(_quoted(statement.name))
         case ExplainStreamTable():
             return engine.explain(_quoted(statement.name))
+
+
+def _arguments(statement: CreateStreamTable) -> dict[str, Any]:
+    return {
+        "name": _quoted(statement.name),
+        "query": statement.query,
+        "schedule": statement.schedule,
+        "mode": statement.mode or Mode.AUTO,
+        "star": statement.star or Star.PIN,
+        "settings": dict(statement.settings),
+        "options": statement.options,
+    }
 
 
 def _create(statement: CreateStreamTable, engine: Engine) -> Any:

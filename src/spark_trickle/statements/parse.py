@@ -14,6 +14,7 @@ from spark_trickle.sql.parse import Word, WordKind, syntax_error, words
 from spark_trickle.statements.data import (
     AlterStreamTable,
     CreateStreamTable,
+    CreateStreamTables,
     DescribeStreamTable,
     DropStreamTable,
     ExplainStreamTable,
@@ -57,7 +58,23 @@ def parse_statement(text: str) -> Statement | None:
             return None
         raise
     verb = _verb(tokens)
-    return None if verb is None else _Reader(text, tokens, verb).statement()
+    if verb is None:
+        return None
+    parts = _parts(tokens)
+    if len(parts) > 1 and all(_verb(part) == "CREATE" for part in parts):
+        return CreateStreamTables(tuple(_Reader(text, part, "CREATE").created() for part in parts))
+    return _Reader(text, tokens, verb).statement()
+
+
+def _parts(tokens: tuple[Word, ...]) -> list[tuple[Word, ...]]:
+    """The statements of a list, without the semicolons between them."""
+    found: list[list[Word]] = [[]]
+    for token in tokens:
+        if token.text == ";" and token.kind is WordKind.OTHER:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return [tuple(part) for part in found if part]
 
 
 def query_in_place(text: str) -> str:
@@ -160,6 +177,16 @@ class _Reader:
         if self.at < len(self.tokens):
             self.refuse("This is not expected here")
         return result
+
+    def created(self) -> CreateStreamTable:
+        """One of a list."""
+        self.at += 1
+        start = self.at
+        found = self.create()
+        if found.or_replace or found.if_not_exists or not found.initialize:
+            self.at = start
+            self.refuse("OR REPLACE, IF NOT EXISTS and INITIALIZE FALSE are for one statement, not for a list of them")
+        return found
 
     def create(self) -> CreateStreamTable:
         or_replace = self.phrase("OR", "REPLACE")

@@ -15,6 +15,7 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.graph.draw import Dag
 from spark_trickle.model import Source
 from spark_trickle.monitor.compliance import Compliance
+from spark_trickle.monitor.cycles import CycleStatus
 from spark_trickle.monitor.groups import GroupStatus
 from spark_trickle.monitor.lineage import LineageEntry
 from spark_trickle.monitor.pending import PendingInput, SourceState
@@ -185,6 +186,11 @@ def router(tr: Trickle, run: Run, recent: Recent) -> APIRouter:
     async def groups(name: Asked = None) -> Response:
         """Stream tables that are published together: all groups, or that of one stream table."""
         return await answer(tuple[GroupStatus, ...], tr.groups, name)
+
+    @routes.get("/cycles", tags=["lake"], response_model=tuple[CycleStatus, ...])
+    async def cycles(name: Asked = None) -> Response:
+        """Stream tables that read each other: all cycles, or that of one stream table."""
+        return await answer(tuple[CycleStatus, ...], tr.cycles, name)
 
     @routes.get("/cuts", tags=["cuts"], response_model=tuple[NamedCut, ...])
     async def cuts() -> Response:
