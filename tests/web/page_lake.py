@@ -218,6 +218,32 @@ def refreshed(store: CatalogStore, name: str, **more: Any) -> None:
         )
 
 
+def many(store: CatalogStore, n: int, refreshes: int = 0) -> None:
+    source = TableName("s", "src")
+    now = datetime.now(UTC)
+    with store.write() as tx:
+        tx.insert_pointer(table_pointer(source))
+        for k in range(n):
+            name = TableName("s", f"t{k:03}")
+            id_ = add_revenue(tx, name=name, status=Status.ACTIVE, data_timestamp=now, published_snapshot=1)
+            tx.set_dependencies(id_, [Dependency(source, InputKind.SOURCE, pointer=table_pointer(source).location)])
+        for k in range(refreshes):
+            row: dict[str, Any] = dict.fromkeys(("rows_inserted", "rows_updated", "rows_deleted"), 1)
+            row |= {
+                "rows_changed": "{}",
+                "stages": "{}",
+                "initiated_by": "schedule",
+                "started_at": now,
+                "ended_at": now,
+            }
+            row |= {"seconds": 0.2, "state": "COMPLETED", "action": "DIFFERENTIAL"}
+            ids = [
+                {**row, "refresh_id": f"{k}.{i}", "stream_table_id": i, "name": f"s.t{i - 1:03}"}
+                for i in range(1, n + 1)
+            ]
+            tx.connection.execute(insert(tables.refresh_history), ids)
+
+
 def shop(store: CatalogStore, settings: Settings) -> PageLake:
     """A dozen stream tables in a DAG of depth 4, of which some are in trouble."""
     lake, r = PageLake(store, settings), random.Random(7)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
@@ -14,16 +13,17 @@ from sqlalchemy import Connection, Table, and_, delete, insert, literal, select,
 from spark_trickle.catalog import leases, rows, tables
 from spark_trickle.catalog.alerts import Alerts
 from spark_trickle.catalog.connection import Database
+from spark_trickle.catalog.garbage import GarbageWriter
+from spark_trickle.catalog.history_writer import HistoryWriter
 from spark_trickle.catalog.leases import Lease
 from spark_trickle.catalog.owner import Owner
 from spark_trickle.catalog.pointers import NAME_LENGTH, PointerWriter, at, checked, conflict
 from spark_trickle.catalog.reader import CatalogReader
-from spark_trickle.catalog.rows import LogEntry, NamedCut
+from spark_trickle.catalog.rows import NamedCut
 from spark_trickle.errors import TrickleError
 from spark_trickle.model import (
     LAKE,
     RUNS,
-    Action,
     Column,
     Consistency,
     Dependency,
@@ -39,8 +39,6 @@ from spark_trickle.model import (
     StreamTable,
     TableName,
 )
-from spark_trickle.results import HistoryEntry
-from spark_trickle.thresholds import GARBAGE_FILES
 
 
 class StreamTableFields(TypedDict, total=False):
@@ -95,7 +93,7 @@ class CatalogStore(CatalogReader):
             yield Transaction(self._database, connection, self.owner, self.notify_channel)
 
 
-class Transaction(PointerWriter):
+class Transaction(PointerWriter, HistoryWriter, GarbageWriter):
     """One write transaction. Use it inside its `with` block only."""
 
     def __init__(self, database: Database, connection: Connection, owner: Owner, channel: str | None = None) -> None:
@@ -203,128 +201,6 @@ class Transaction(PointerWriter):
         moved = update(d).where(there, with_tree)
         self.connection.execute(moved.values(snapshot_id=new[0], pointer=new[1]))
 
-    # History
-
-    def start_refresh(self, refresh_id: str, stream_table_id: int, name: str, initiated_by: str) -> None:
-        self._add_history(
-            refresh_id=refresh_id,
-            stream_table_id=stream_table_id,
-            name=name,
-            state="RUNNING",
-            initiated_by=initiated_by,
-            started_at=datetime.now(UTC),
-            rows_inserted=0,
-            rows_updated=0,
-            rows_deleted=0,
-            rows_changed="{}",
-            stages="{}",
-        )
-
-    def finish_refresh(
-        self,
-        refresh_id: str,
-        *,
-        state: str,
-        action: Action | None,
-        reason: str | None,
-        rows_inserted: int = 0,
-        rows_updated: int = 0,
-        rows_deleted: int = 0,
-        rows_changed: Mapping[str, int] | None = None,
-        stages: Mapping[str, float] | None = None,
-        error_code: str | None = None,
-        error: str | None = None,
-        seconds: float | None = None,
-        bytes_read: int | None = None,
-        bytes_written: int | None = None,
-        snapshot_id: int | None = None,
-        data_timestamp: datetime | None = None,
-        fixpoint_iteration: int | None = None,
-    ) -> None:
-        """Close a RUNNING refresh. One that another process has closed already: LEASE_LOST."""
-        h = tables.refresh_history
-        closed = update(h).where(and_(h.c.refresh_id == refresh_id, h.c.state == "RUNNING"))
-        changed = self.connection.execute(
-            closed.values(
-                state=state,
-                action=None if action is None else action.value,
-                reason=reason,
-                ended_at=datetime.now(UTC),
-                seconds=seconds,
-                rows_inserted=rows_inserted,
-                rows_updated=rows_updated,
-                rows_deleted=rows_deleted,
-                rows_changed=_json(rows_changed or {}),
-                stages=_json(stages or {}),
-                error_code=error_code,
-                error=error,
-                bytes_read=bytes_read,
-                bytes_written=bytes_written,
-                snapshot_id=snapshot_id,
-                data_timestamp=data_timestamp,
-                fixpoint_iteration=fixpoint_iteration,
-            )
-        )
-        if changed.rowcount != 1:
-            raise TrickleError("LEASE_LOST", f"refresh {refresh_id} was closed by another process")
-
-    def add_refresh(self, entry: HistoryEntry, stream_table_id: int | None) -> None:
-        """A refresh that is over, such as NO_DATA or SKIP, in one row."""
-        self._add_history(
-            refresh_id=entry.refresh_id,
-            stream_table_id=stream_table_id,
-            name=entry.name,
-            state=entry.state,
-            action=None if entry.action is None else entry.action.value,
-            reason=entry.reason,
-            initiated_by=entry.initiated_by,
-            started_at=entry.started_at,
-            ended_at=entry.ended_at,
-            seconds=entry.seconds,
-            rows_inserted=entry.rows_inserted,
-            rows_updated=entry.rows_updated,
-            rows_deleted=entry.rows_deleted,
-            rows_changed=_json(entry.rows_changed),
-            stages=_json(entry.stages),
-            error_code=entry.error_code,
-            error=entry.error,
-            snapshot_id=entry.snapshot_id,
-            bytes_read=entry.bytes_read,
-            data_timestamp=entry.data_timestamp,
-            fixpoint_iteration=entry.fixpoint_iteration,
-        )
-
-    # Groups
-
-    def group_published(self, members: Collection[int], refresh_ids: Collection[str]) -> int:
-        """These stream tables were published together, by these refreshes. Returns how often by now."""
-        epoch = self._group_before(members) + 1
-        self._put_group(members, epoch, "COMPLETED", None)
-        h = tables.refresh_history
-        self.connection.execute(update(h).where(h.c.refresh_id.in_(list(refresh_ids))).values(group_epoch=epoch))
-        return epoch
-
-    def group_failed(self, members: Collection[int], error: str) -> None:
-        self._put_group(members, self._group_before(members), "FAILED", error)
-
-    def _group_before(self, members: Collection[int]) -> int:
-        """The epoch so far. Groups are disjoint: those that share a member with this one are gone."""
-        epochs = [0]
-        g = tables.groups
-        for id, of, epoch in self.connection.execute(select(g.c.id, g.c.members, g.c.epoch)).all():
-            if not set(members).isdisjoint(json.loads(of)):
-                epochs.append(epoch)
-                self.connection.execute(delete(g).where(g.c.id == id))
-        return max(epochs)
-
-    def _put_group(self, members: Collection[int], epoch: int, state: str, error: str | None) -> None:
-        listed = json.dumps(sorted(members))
-        values = {"members": listed, "epoch": epoch, "state": state, "at": datetime.now(UTC), "error": error}
-        self.connection.execute(insert(tables.groups).values(**values))
-
-    def _add_history(self, **values: Any) -> None:
-        self.connection.execute(insert(tables.refresh_history).values(process=self._owner.id, **values))
-
     # Inputs
 
     def retire(self, name: TableName) -> None:
@@ -363,37 +239,7 @@ class Transaction(PointerWriter):
         """Give the lease back with the commit; `Heartbeat.forget` it first."""
         leases.free(self.connection, lease)
 
-    # Change log
-
-    def log_changes(self, stream_table_id: int, entry: LogEntry) -> None:
-        values = {
-            "stream_table_id": stream_table_id,
-            "from_snapshot": entry.from_snapshot,
-            "to_snapshot": entry.to_snapshot,
-            "rows": entry.rows,
-            "files": rows.as_json(entry.files),
-        }
-        self.connection.execute(insert(tables.change_log).values(created_at=datetime.now(UTC), **values))
-
-    def trim_change_log(self, ids: Iterable[int]) -> None:
-        """Forget entries; their files become garbage with the same commit."""
-        chosen = list(ids)
-        if chosen:
-            self._forget_changes(tables.change_log.c.id.in_(chosen))
-
-    def clear_change_log(self, stream_table_id: int) -> None:
-        """Forget all entries of a stream table: it was recomputed, or it goes."""
-        self._forget_changes(tables.change_log.c.stream_table_id == stream_table_id)
-
-    def _forget_changes(self, which: Any) -> None:
-        c = tables.change_log
-        # What somebody else has forgotten already is not returned, so no file becomes garbage twice.
-        gone = self.connection.execute(delete(c).where(which).returning(c.c.id, c.c.files)).mappings().all()
-        for row in gone:
-            for file in rows.files_of(row):
-                self.add_garbage(file.path, reason="change log")
-
-    # Settings, cuts, garbage
+    # Settings, cuts, functions, sources
 
     def put_setting(self, key: str, value: str) -> None:
         statement = self._database.insert(tables.settings).values(key=key, value=value)
@@ -493,43 +339,9 @@ class Transaction(PointerWriter):
         self.connection.execute(delete(p).where(and_(at(LAKE, name), p.c.metadata_location == source.view)))
         self.connection.execute(delete(s).where(_of(s, name)))
 
-    def add_garbage(
-        self,
-        location: str,
-        *,
-        kind: str = "file",
-        not_before: datetime | None = None,
-        reason: str | None = None,
-    ) -> None:
-        values = {"kind": kind, "location": location, "not_before": not_before, "reason": reason}
-        self.connection.execute(insert(tables.garbage).values(created_at=datetime.now(UTC), **values))
-
-    def add_garbage_files(self, paths: Sequence[str], *, not_before: datetime | None, reason: str) -> None:
-        """Many files in few rows."""
-        for start in range(0, len(paths), GARBAGE_FILES):
-            listed = "\n".join(paths[start : start + GARBAGE_FILES])
-            self.add_garbage(listed, kind="files", not_before=not_before, reason=reason)
-
-    def put_off_garbage(self, ids: Iterable[int], until: datetime) -> None:
-        """Somebody holds these tables: they are due again later, or when a named cut is dropped."""
-        chosen = list(ids)
-        if chosen:
-            g = tables.garbage
-            self.connection.execute(update(g).where(g.c.id.in_(chosen)).values(not_before=until))
-
-    def drop_garbage(self, ids: Iterable[int]) -> None:
-        """The files are gone."""
-        chosen = list(ids)
-        if chosen:
-            self.connection.execute(delete(tables.garbage).where(tables.garbage.c.id.in_(chosen)))
-
 
 def _of(table: Table, name: TableName) -> Any:
     return and_(table.c.namespace == name.namespace, table.c.name == name.name)
-
-
-def _json(values: Mapping[str, Any]) -> str:
-    return json.dumps(dict(values), ensure_ascii=False)
 
 
 def _fields_of(table: StreamTable) -> StreamTableFields:
@@ -557,13 +369,13 @@ def _stream_table_values(fields: StreamTableFields) -> dict[str, Any]:
         values["columns"] = rows.as_json(values["columns"])
     if "functions" in values:
         used = dict(values.pop("functions"))
-        values["functions_used"] = _json(used) if used else None
+        values["functions_used"] = rows.as_json(used) if used else None
     if "shapes" in values:
         values["shapes"] = rows.shapes_json(values["shapes"]) if values["shapes"] else None
     if "file_schema" in values:
         values["file_schema"] = values["file_schema"] or None
     if "settings" in values:
-        values["settings"] = _json(dict(values["settings"])) if values["settings"] else None
+        values["settings"] = rows.as_json(dict(values["settings"])) if values["settings"] else None
     for key in ("mode", "status", "star", "diamond_consistency", "diamond_schedule_policy"):
         if values.get(key) is not None:
             values[key] = values[key].value
