@@ -13,7 +13,7 @@ from sqlalchemy import select
 from spark_trickle import Trickle
 from spark_trickle.catalog.tables import iceberg_tables
 from spark_trickle.errors import TrickleError
-from spark_trickle.model import Status
+from spark_trickle.model import Action, Status
 
 
 def state(tr: Trickle) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def state(tr: Trickle) -> dict[str, Any]:
     return {
         "stream tables": kept,
         "pointers": sorted(tuple(r.values()) for r in tr.store._rows(select(iceberg_tables))),
-        "done": [h.refresh_id for h in tr.history(limit=1000) if h.state != "FAILED"],
+        "done": [h.refresh_id for h in tr.history(limit=1000) if h.state != "FAILED" and h.action is not Action.SKIP],
         "files": {str(f) for f in warehouse.rglob("*") if f.suffix in (".parquet", ".puffin", ".avro")},
     }
 

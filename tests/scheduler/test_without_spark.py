@@ -17,6 +17,7 @@ from spark_trickle.catalog.leases import Heartbeat
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.cli import service, serving
 from spark_trickle.errors import TrickleError
+from spark_trickle.graph.stream_tables import Groups, Unit
 from spark_trickle.model import TableName
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.tick import Tick
@@ -47,9 +48,10 @@ def test_a_refresh_that_cannot_begin_counts_like_one_that_fails(store: CatalogSt
     for times in (1, 2):
         lease = refresher.heartbeat.take("stream_table:1")
         known = {t.name: t for t in store.stream_tables()}
-        tick = Tick(refresher, Cut({}, datetime.now(UTC)), "schedule", (A,), (), {A: lease}, known)
+        cut, nobody = Cut({}, datetime.now(UTC)), Groups((), {}, {})
+        tick = Tick(refresher, cut, "schedule", ((A,),), (), frozenset([A]), {(A,): lease}, known, nobody)
         with pytest.raises(TrickleError, match="nobody listens"):
-            tick.refresh(A)
+            tick.refresh((A,))
         found = store.history(str(A))
         assert [(h.state, h.initiated_by) for h in found] == [("FAILED", "schedule")] * times
         assert "nobody listens" in str(found[0].error)
@@ -60,11 +62,11 @@ def test_a_refresh_that_cannot_begin_counts_like_one_that_fails(store: CatalogSt
 def test_a_scheduler_that_is_told_to_end_begins_nothing_more_at_once() -> None:
     scheduler = Scheduler(SimpleNamespace(), lambda: None)  # type: ignore[arg-type]
     scheduler._thread = SimpleNamespace(join=lambda: pytest.fail("it waited"))  # type: ignore[assignment]
-    abandoned: list[TableName] = []
+    abandoned: list[Unit] = []
     run: Any = SimpleNamespace(tick=SimpleNamespace(abandon=abandoned.append))
     scheduler.stop(wait=False)
-    assert not scheduler._submit(run, A)
-    assert abandoned == [A]
+    assert not scheduler._submit(run, (A,))
+    assert abandoned == [(A,)]
 
 
 @pytest.fixture

@@ -156,11 +156,13 @@ def each(
     bad: Callable[[Any], bool] = lambda _: False,
 ) -> None:
     """Do it to each and show all results; then, of what went wrong, first a bad result and then the first error."""
-    found, failed = [], []
+    found: list[Any] = []
+    failed: list[TrickleError] = []
     for name in names:
         try:
             with out.progress(f"{doing} {name}"):
-                found.append(do(name))
+                one = do(name)
+                found += one if isinstance(one, tuple) else [one]
         except TrickleError as e:
             if e.code in skipped:
                 out.err.print(f"skipped: {e.message}", markup=False, soft_wrap=True)
@@ -180,6 +182,14 @@ def each(
 def all_names(tr: Trickle | RemoteLake) -> list[str]:
     """Every stream table, quoted: a name as shown need not be one that can be parsed."""
     return [".".join(f"`{part.replace('`', '``')}`" for part in s.name.split(".")) for s in tr.status()]
+
+
+def together(tr: Trickle | RemoteLake) -> dict[str, list[str]]:
+    """The same, those of a group at once; by what they are called for people."""
+    names = dict(zip((s.name for s in tr.status()), all_names(tr), strict=True))
+    group_of = {member: g.members for g in tr.groups() for member in g.members}
+    units = dict.fromkeys(group_of.get(name, (name,)) for name in names)
+    return {", ".join(unit): [names[m] for m in unit if m in names] for unit in units}
 
 
 def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:

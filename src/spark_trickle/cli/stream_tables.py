@@ -19,6 +19,7 @@ from spark_trickle.cli.common import (
     output,
     pairs,
     read_text,
+    together,
     usage,
 )
 
@@ -231,7 +232,8 @@ def refresh(
         if dry_run:
             out.show(tr.plan(all_names(tr) if every else list(names or ()), mode=mode, upstream=upstream))
         elif every:
-            each(all_names(tr), "Refreshing", lambda n: tr.refresh(n, mode=mode), out)
+            units = together(tr)
+            each(list(units), "Refreshing", lambda unit: tr.refresh(units[unit], mode=mode), out)
         else:
             wanted = list(names or ())
             with out.progress(f"Refreshing {', '.join(wanted)}"):

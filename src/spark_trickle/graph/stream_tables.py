@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from spark_trickle.graph.dag import Graph
@@ -61,12 +62,20 @@ class Groups:
         group = self.by_member.get(name)
         return (name,) if group is None else group.members
 
-    def units(self, names: Sequence[TableName], graph: Graph[TableName]) -> tuple[Unit, ...]:
+    def units(self, names: Iterable[TableName], graph: Graph[TableName]) -> tuple[Unit, ...]:
         """These stream tables, those of a group beside each other, upstream first."""
-        own = {name: tuple(m for m in self.unit(name) if m in names) for name in names}
-        units = tuple(dict.fromkeys(own.values()))
-        reads = {u: [own[r] for m in u for r in graph.upstream.get(m, ()) if r in own and own[r] != u] for u in units}
-        return Graph(reads).ancestors_first(units)
+        wanted = dict.fromkeys(names)
+        number: dict[TableName, int] = {}  # of the unit: tuples of many names are slow keys
+        units: list[Unit] = []
+        for name in wanted:
+            if name not in number:
+                units.append(tuple(m for m in self.unit(name) if m in wanted))
+                number.update(dict.fromkeys(units[-1], len(units) - 1))
+        reads = {
+            n: {number[r] for m in unit for r in graph.upstream.get(m, ()) if r in number} - {n}
+            for n, unit in enumerate(units)
+        }
+        return tuple(units[n] for n in TopologicalSorter(reads).static_order())
 
     def whole(self, names: Iterable[TableName]) -> tuple[TableName, ...]:
         """These, and all that are published together with one of them."""

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from spark_trickle.catalog.reader import CatalogReader, unknown
 from spark_trickle.config import Settings
+from spark_trickle.graph.groups import paths_of
 from spark_trickle.graph.stream_tables import Groups, is_slowest
-from spark_trickle.model import SchedulePolicy, TableName
+from spark_trickle.model import InputKind, SchedulePolicy, TableName
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ def groups(reader: CatalogReader, settings: Settings, name: TableName | None = N
         raise unknown(name, known)
     states = {frozenset(s.members): s for s in reader.groups()}
     found = []
+    reads = {t.name: [d.input for d in t.reads if d.kind is not InputKind.VIEW] for t in known.values()}
     for group in Groups.of(known.values(), settings).all:
         if name is not None and name not in group.members:
             continue
@@ -45,7 +47,7 @@ def groups(reader: CatalogReader, settings: Settings, name: TableName | None = N
             GroupStatus(
                 members=tuple(map(str, group.members)),
                 fan_ins=tuple(dict.fromkeys(str(d.fan_in) for d in group.diamonds)),
-                paths=tuple(" -> ".join(map(str, path)) for d in group.diamonds for path in d.paths),
+                paths=tuple(" -> ".join(map(str, path)) for d in group.diamonds for path in paths_of(reads, d)),
                 schedule_policy=SchedulePolicy.SLOWEST if slowest else SchedulePolicy.FASTEST,
                 epoch=0 if state is None else state.epoch,
                 last_state=None if state is None else state.state,

@@ -93,8 +93,14 @@ def comes_from(
 def _far(origins: Origins, lineages: Lineages, depth: int | None) -> Origins:
     """Followed through stream tables."""
     left = None if depth is None else depth - 1
-    while left != 0 and any(o.table in lineages for o in origins):
-        origins = frozenset().union(*(_step(o, lineages) for o in origins))
+    seen: set[Origin] = set()  # stream tables may read each other
+    while left != 0:
+        inner = frozenset(o for o in origins if o.table in lineages)
+        new = inner - seen
+        origins = (origins - inner).union(*(_step(o, lineages) for o in new))
+        if not new:
+            break
+        seen |= new
         left = None if left is None else left - 1
     return origins
 

@@ -92,10 +92,11 @@ def _lag(table: StreamTable, now: datetime, *, pending: bool) -> float | None:
 
 
 def _hindered(dag: Dag, known: Mapping[TableName, StreamTable]) -> dict[TableName, TableName]:
-    """The stream tables that an upstream keeps from being refreshed, with the upstream that failed first."""
+    """The stream tables that an upstream, or a member of their group, keeps from being refreshed: with that one."""
     found: dict[TableName, TableName] = {}
     for name in dag.order:
-        for read in dag.members[name].reads:
+        together = [m for m in dag.unit_of[name] if m != name and not known[name].consecutive_errors]
+        for read in (*dag.members[name].reads, *together):
             if read in found:
                 found[name] = found[read]
             elif known[read].status in (Status.SUSPENDED, Status.ERROR) or known[read].consecutive_errors:

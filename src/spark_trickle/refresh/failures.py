@@ -34,8 +34,8 @@ def second_try(error: Exception, decision: Decision, mode: Mode) -> Decision | N
     return replace(decision, reason=decision.reason.also(also))
 
 
-def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError) -> None:
-    """Keep the failure; the old content stays readable."""
+def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError, *, counts: bool = True) -> None:
+    """Keep the failure; the old content stays readable. One that does not count is in the history alone."""
     table = work.table
     trace(work, error)
     try:
@@ -53,7 +53,7 @@ def record_failure(store: CatalogStore, work: Work | Done, error: TrickleError) 
                 error_code=error.code,
                 error=error.message,
             )
-            if error.code == "LEASE_LOST":  # the table is somebody else's now
+            if not counts or error.code == "LEASE_LOST":  # the table is somebody else's now
                 return
             tx.update_stream_table(table.id, consecutive_errors=table.consecutive_errors + 1, last_error=str(error))
             lasting = error.kind is Kind.SCHEMA or error.code == "NO_FIXPOINT"  # trying again will not help
@@ -84,14 +84,19 @@ def record_group_failure(
     staged: Sequence[Done],
     rest: Sequence[StreamTable],
     error: TrickleError,
+    *,
+    recorded: Sequence[StreamTable] = (),
 ) -> None:
-    """Of those that were to be published together one failed: the others, staged or not begun, are skipped."""
-    others = (*(d.table for d in staged), *rest)
+    """Of those that were to be published together one failed: the others, staged or not begun, are skipped.
+
+    `recorded` are others whose history has it already.
+    """
+    others = (*(d.table for d in staged), *rest, *recorded)
     names = ", ".join(sorted(str(t.name) for t in (failed, *others)))
     reason = Reason("GROUP_FAILED", f"it is published together with {failed.name}, which failed: {error.message}")
     try:
         with store.write() as tx:
-            for done in staged:
+            for done in (d for d in staged if d.table.id):  # a new one has no row in the history
                 tx.finish_refresh(
                     done.refresh_id,
                     state="COMPLETED",
@@ -100,13 +105,14 @@ def record_group_failure(
                     stages=done.stages.rounded(),
                     seconds=round(done.stages.total, 4),
                 )
-            for table in rest:
+            trial = run.initiated_by in ("create", "alter")  # refused: nothing has happened to the lake
+            for table in () if trial else rest:
                 result = RefreshResult(str(table.name), Action.SKIP, str(reason))
                 tx.add_refresh(completed(result, run.initiated_by, run.cut.instant), table.id or None)
-            for group in run.groups.all:
+            for group in () if trial else run.groups.all:
                 if failed.name in group.members:
                     tx.group_failed([run.known[m].id for m in group.members if m in run.known], str(error))
-            if error.code != "LEASE_LOST" and alerts_of(error, failed.consecutive_errors + 1):
+            if not trial and error.code != "LEASE_LOST" and alerts_of(error, failed.consecutive_errors + 1):
                 message = f"nothing of {names} was published, since {failed.name} failed: {error.message}"
                 tx.alerts.raise_("GROUP_FAILED", message, str(failed.name))
     except TrickleError as second:

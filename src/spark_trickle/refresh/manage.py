@@ -15,7 +15,6 @@ from spark_trickle.lake import owned
 from spark_trickle.lake.protect import sources_of
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
-    Dependency,
     InputKind,
     Mode,
     Star,
@@ -29,7 +28,7 @@ from spark_trickle.refresh.create_together import Wanted, create_together
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.policy import Policy
-from spark_trickle.refresh.run import Refresher, cycle_of, same_as_leased
+from spark_trickle.refresh.run import Refresher, cycle_of, reading, same_as_leased
 from spark_trickle.refresh.situation import Cut, refuse_taken
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Done, Request, Run
@@ -134,10 +133,15 @@ class Manager:
             same_as_leased(other, known)
         known[table.name] = table
         groups, graph = r.groups(known), graph_of(known.values())
+        if not set(groups.unit(table.name)) <= {table.name, *(o.name for o in others)}:
+            raise TrickleError(
+                "REFRESH_IN_PROGRESS", f"the group of {table.name} changed while this call waited", hint="Try again."
+            )
         cut = r.cut(d.input for t in known.values() for d in t.reads if t.name in groups.unit(table.name))
         unit = [m for u in groups.units((table.name, *(o.name for o in others)), graph) for m in u]
         pending = r.pending([m for m in unit if m != table.name], known, (), None, cut)
         below = set(graph.descendants(table.name)) | {*r.groups(r.known()).cycle(table.name)}
+        known[table.name] = replace(table, states=request.table.states)  # which it may go on with
         with r.attempts.begin({}, request.table.namespace) as attempt:
             run = Run(attempt, cut, lease, initiated_by, known, groups)
             own = self._compiled(run, replace(request, compiled=None, stages=None), check=True)
@@ -150,6 +154,7 @@ class Manager:
                 elif m in pending:
                     requests.append(Request(known[m]))
             staged = r.refresh_together(run, requests)
+        r.protector.protect(sources_of(d.table for d in staged))
         return next(d for d in staged if d.table.name == table.name)
 
     def _compile(self, run: Run, table: StreamTable, *, check: bool) -> Compiled:
@@ -168,7 +173,7 @@ class Manager:
         refuse_not_incremental(compiled, table.mode)
         cycle = cycle_of(table.name, compiled, run.known)
         if cycle != r.groups(run.known).cycle(table.name):  # this definition makes a cycle, or ends one
-            known = {**run.known, table.name: _reading(table, compiled)}
+            known = {**run.known, table.name: reading(table, compiled)}
             return r.compile(run.attempt, table, run.cut, known)
         return compiled
 
@@ -190,8 +195,11 @@ class Manager:
         """Returns the refresh that a changed definition needed, None when nothing had to be computed."""
         check_options(options)
         r = self.refresher
+        known = r.known()
         table = r.store.find(name)
-        with r.heartbeat.holding([f"stream_table:{table.id}"], r.settings.lease_wait_seconds) as lease:
+        # Its group, too: two that are altered at once must not wait for each other.
+        group = [known[m] for m in r.groups(known).unit(name) if m in known]
+        with r.heartbeat.holding(_leases([table, *group]), r.settings.lease_wait_seconds) as lease:
             table = same_as_leased(table, r.known())
             wanted = replace(
                 table,
@@ -252,10 +260,12 @@ class Manager:
             request = self._compiled(run, Request(wanted, altered=altered), check=True)
             others = self._published_with(run, request)
             if others or isinstance(_plan(request), Fixpoint):
-                with r.heartbeat.holding(_leases(others), r.settings.lease_wait_seconds) as theirs:
+                more = [name for name in _leases(others) if name not in lease.names]
+                with r.heartbeat.holding(more, r.settings.lease_wait_seconds) as theirs:
                     done = self._run_together(request, others, lease.also(theirs), "alter")
             else:
-                (done,) = r.refresh_together(run, [request])
+                alone = replace(run, groups=r.groups({**known, wanted.name: _as_defined(request)}))
+                (done,) = r.refresh_together(alone, [request])
         r.protector.protect(sources_of([wanted, *r.store.stream_tables()]))
         return replace(done.result(), notices=notices(done.compiled, r.settings))
 
@@ -303,14 +313,8 @@ class Manager:
 
 
 def _as_defined(request: Request) -> StreamTable:
-    """The stream table as others see it once it is published: its dependencies are those of its new definition."""
     assert request.compiled is not None
-    return _reading(request.table, request.compiled)
-
-
-def _reading(table: StreamTable, compiled: Compiled) -> StreamTable:
-    reads = (Dependency(n, kind) for n, (kind, _) in compiled.reads.items())
-    return replace(table, dependencies=tuple(reads), states=())
+    return reading(request.table, request.compiled)
 
 
 def _plan(request: Request) -> object:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from spark_trickle.catalog.connection import OutcomeUnknown
 from spark_trickle.catalog.frontier import changed_outside, inputs_moved, location_of
-from spark_trickle.catalog.leases import Heartbeat
+from spark_trickle.catalog.leases import Heartbeat, Lease
 from spark_trickle.catalog.reader import unknown
 from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
@@ -27,7 +27,7 @@ from spark_trickle.lake.protect import Protector, sources_of
 from spark_trickle.lake.publish import publish
 from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import Action, Mode, Pointer, Status, StreamTable, TableName
+from spark_trickle.model import Action, Dependency, Mode, Pointer, Status, StreamTable, TableName
 from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.cycle import CycleRefresh, plan_of
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
@@ -63,6 +63,18 @@ from spark_trickle.results import RefreshResult
 from spark_trickle.spark.analyze import spark_error
 
 _log = logging.getLogger(__name__)
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a call of `refresh` asks for."""
+
+    names: tuple[TableName, ...]
+    mode: Mode | None
+    upstream: bool
+    together: bool
+    by: str
 
 
 @dataclass(slots=True)
@@ -127,8 +139,8 @@ class Refresher:
         order = self.order(names, known, upstream=upstream)
         cut = self.cut()
         if self.pending(order, known, names, mode, cut):
-            results = self._run(order, known, names, mode, started, together=together, initiated_by=initiated_by)
-            self.protector.protect(sources_of(known[n] for n in order))
+            asked = Asked(tuple(names), mode, upstream, together, initiated_by)
+            results = self._run(order, known, asked, started)
         else:
             results = {n: self._no_data(known[n], cut, started, initiated_by) for n in order if n in names}
         return tuple(results[name] for name in names)
@@ -158,18 +170,14 @@ class Refresher:
         cut: Cut,
     ) -> tuple[TableName, ...]:
         """The stream tables that may have something to do, told by pointers alone."""
-        pointers = cut.pointers
-        found: set[TableName] = set()
-        for name in order:
-            table = known[name]
-            asked = name in names and mode is Mode.FULL
-            moved = inputs_moved(table, pointers)
-            own = changed_outside(table, pointers)
-            code = self.attempts.functions.changed(table.functions)
-            due = table.status is not Status.ACTIVE or time_dependent(table) or not table.settings
-            if asked or moved or own or code or due:
-                found.add(name)
+        found = {n for n in order if (n in names and mode is Mode.FULL) or self.is_pending(known[n], cut)}
         return tuple(with_readers(found, order, known, self.groups(known)))
+
+    def is_pending(self, table: StreamTable, cut: Cut) -> bool:
+        """The same of one, its upstreams aside."""
+        moved = inputs_moved(table, cut.pointers) or changed_outside(table, cut.pointers)
+        due = table.status is not Status.ACTIVE or time_dependent(table) or not table.settings
+        return moved or due or self.attempts.functions.changed(table.functions)
 
     def _no_data(self, table: StreamTable, cut: Cut, stages: Stages, initiated_by: str) -> RefreshResult:
         result = RefreshResult(str(table.name), Action.NO_DATA, str(NO_CHANGE), seconds=round(stages.total, 4))
@@ -179,38 +187,51 @@ class Refresher:
         return result
 
     def _run(
-        self,
-        order: Sequence[TableName],
-        before: Mapping[TableName, StreamTable],
-        names: Sequence[TableName],
-        mode: Mode | None,
-        started: Stages,
-        *,
-        together: bool,
-        initiated_by: str,
+        self, order: Sequence[TableName], before: Mapping[TableName, StreamTable], asked: Asked, started: Stages
     ) -> dict[TableName, RefreshResult]:
         """All of them are leased before the cut is taken: what need not be computed is at the same cut as the rest."""
-        leases = [f"stream_table:{before[n].id}" for n in order]
-        with self.heartbeat.holding(leases, self.settings.lease_wait_seconds) as lease:
-            # Another refresh may have been here while we waited.
-            known = self.known()
-            for name in order:
-                same_as_leased(before[name], known)
-            cut = self.cut(d.input for name in order for d in known[name].reads)
-            pending = self.pending(order, known, names, mode, cut)
-            results: dict[TableName, RefreshResult] = {}
-            groups = self.groups(known)
-            units = [order] if together else groups.units(order, graph_of(known.values()))
-            with self.attempts.begin({}) as attempt:
-                run = Run(attempt, cut, lease, initiated_by, known, groups)
-                for n, unit in enumerate(units, start=1):
-                    requests = [Request(known[m], mode if m in names else None) for m in unit if m in pending]
-                    later = [m for u in units[n:] for m in u if m in pending]
-                    for done in self.refresh_together(run, requests, later):
-                        results[done.table.name] = done.result()
-            for name in names:
-                if name not in results:
-                    results[name] = self._no_data(known[name], cut, started, initiated_by)
+        for _ in range(_TRIES):
+            leases = [f"stream_table:{before[n].id}" for n in order]
+            with self.heartbeat.holding(leases, self.settings.lease_wait_seconds) as lease:
+                # Another refresh may have been here while we waited, and groups may have other members.
+                known = self.known()
+                for name in asked.names:
+                    same_as_leased(before[name], known)
+                again = self.order(asked.names, known, upstream=asked.upstream)
+                if all(n in order and known[n].id == before[n].id for n in again):
+                    return self._run_leased(again, known, asked, lease, started)
+            order, before = again, known
+        raise TrickleError(
+            "REFRESH_IN_PROGRESS", f"what is published with {', '.join(map(str, asked.names))} changes all the time"
+        )
+
+    def _run_leased(
+        self,
+        order: Sequence[TableName],
+        known: dict[TableName, StreamTable],
+        asked: Asked,
+        lease: Lease,
+        started: Stages,
+    ) -> dict[TableName, RefreshResult]:
+        cut = self.cut(d.input for name in order for d in known[name].reads)
+        pending = self.pending(order, known, asked.names, asked.mode, cut)
+        results: dict[TableName, RefreshResult] = {}
+        groups = self.groups(known)
+        units = [tuple(order)] if asked.together else groups.units(order, graph_of(known.values()))
+        # What is recomputed is recomputed with its group: the others may need it just as much.
+        full = groups.whole(asked.names) if asked.mode is Mode.FULL else asked.names
+        todo = [m for m in order if m in pending or (asked.mode is Mode.FULL and m in full)]
+        with self.attempts.begin({}) as attempt:
+            run = Run(attempt, cut, lease, asked.by, known, groups)
+            for n, unit in enumerate(units, start=1):
+                requests = [Request(known[m], asked.mode if m in full else None) for m in unit if m in todo]
+                later = [m for u in units[n:] for m in u if m in todo]
+                for done in self.refresh_together(run, requests, later):
+                    results[done.table.name] = done.result()
+        for name in asked.names:
+            if name not in results:
+                results[name] = self._no_data(known[name], cut, started, asked.by)
+        self.protector.protect(sources_of(known[n] for n in order))
         return results
 
     def refresh_together(
@@ -231,6 +252,7 @@ class Refresher:
             try:
                 staged += self.stage_cycle(run, now) if cycle else [self.stage(run, now[0])]
             except BaseException as error:
+                self.discard(run)
                 if staged or rest:
                     record_group_failure(self.store, run, now[0].table, staged, rest, spark_error(error))
                 raise
@@ -252,11 +274,14 @@ class Refresher:
         except BaseException as error:
             self.discard(run)
             problem = located(spark_error(error), table)
-            record_failure(self.store, work, problem)
+            record_failure(self.store, work, problem, counts=run.counts(request))
             if isinstance(error, Exception):
                 raise problem from error
             raise
+        work.stages.end()  # others of the same publish go on
         run.known[table.name] = done.table  # with its new columns, for consumers in this attempt
+        if request.altered is not None:
+            run.known[table.name] = reading(done.table, done.compiled)
         return done
 
     def stage_cycle(self, run: Run, requests: Sequence[Request]) -> list[Done]:
@@ -287,10 +312,12 @@ class Refresher:
             self.discard(run)
             problem = located(spark_error(error), requests[0].table)
             for work in works.values():
-                record_failure(self.store, work, problem)
+                record_failure(self.store, work, problem, counts=run.counts(work.request))
             if isinstance(error, Exception):
                 raise problem from error
             raise
+        for work in works.values():
+            work.stages.end()
         run.known.update({d.table.name: d.table for d in done})
         return done
 
@@ -447,10 +474,15 @@ class Refresher:
             if self._is_published(run, error) is False:
                 self.discard(run)
             problem = spark_error(error)
+            entry = self.store.refresh_entry(staged[0].refresh_id)
+            if entry is not None and entry.state == "COMPLETED":
+                raise  # it happened after the commit
+            named = [d for d in staged if str(d.table.name) in problem.message]
             for done in staged:
-                record_failure(self.store, done, problem)
+                record_failure(self.store, done, problem, counts=done in (named or staged))
             if len(staged) > 1:
-                record_group_failure(self.store, run, staged[0].table, [], [d.table for d in staged[1:]], problem)
+                first, *others = sorted((d.table for d in staged), key=lambda t: t not in [d.table for d in named])
+                record_group_failure(self.store, run, first, [], [], problem, recorded=others)
             raise
         run.unpublished.clear()
         for done in staged:
@@ -501,6 +533,12 @@ def _with_states(decision: Decision, states: Sequence[Done]) -> Decision:
         return decision
     parts = "; ".join(f"hidden state table {name}: FULL, {d.reason}" for name, d in whole)
     return replace(decision, reason=decision.reason.also(parts))
+
+
+def reading(table: StreamTable, compiled: Compiled) -> StreamTable:
+    """As others see it once it is published: what it reads is what its definition reads now."""
+    reads = (Dependency(n, kind) for n, (kind, _) in compiled.reads.items())
+    return replace(table, dependencies=tuple(reads), states=())
 
 
 def cycle_of(name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable]) -> Unit:

@@ -75,7 +75,8 @@ class Tick:
                     left.update(unit)
                 elif not pending.isdisjoint(unit):
                     todo.append(unit)
-            nothing = [known[n] for n in chosen if n not in left and n not in pending]
+            waiting = {m for u in todo for m in u}  # idle members of a group are done when it is
+            nothing = [known[n] for n in chosen if n not in left and n not in waiting]
             idle = _nothing_to_do(r, nothing, cut, initiated_by)
         except BaseException:
             for lease in leases.values():
@@ -122,7 +123,8 @@ class Tick:
                 if done.made.staging is not None:
                     pointer = Pointer(done.table.name, done.made.staging.location, is_view=False)
                     self._published[done.table.name] = pointer
-        return tuple(done.result() for done in staged)
+        idle = [t for t in map(known.__getitem__, unit) if t.name not in self._pending]
+        return (*(done.result() for done in staged), *_nothing_to_do(r, idle, self.cut, self.initiated_by))
 
     def skip(self, unit: Unit, reason: Reason) -> tuple[RefreshResult, ...]:
         """One of `todo` cannot be refreshed: say why in its history."""
@@ -155,7 +157,7 @@ def _pending(
     found: set[TableName] = set()
     for name in names:
         try:
-            own = bool(refresher.pending([name], known, (), None, cut))
+            own = refresher.is_pending(known[name], cut)
         except TrickleError:
             own = True
         if own:

@@ -8,7 +8,7 @@ schedules of the stream tables that read it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from graphlib import CycleError, TopologicalSorter
@@ -68,13 +68,15 @@ class Dag:
     def of(cls, members: Sequence[Member], default: Schedule, groups: Sequence[Group[TableName]] = ()) -> Dag:
         known = {m.name: m for m in members}
         reads = {m.name: [r for r in m.reads if r in known] for m in members}
-        unit_of: dict[TableName, Unit] = {n: (n,) for n in known}
-        unit_of |= {m: g.members for g in groups for m in g.members if known.keys() >= set(g.members)}
-        above = {u: {unit_of[r] for m in u for r in reads[m]} - {u} for u in unit_of.values()}
+        together = [g.members for g in groups if known.keys() >= set(g.members)]
+        grouped = {m for members in together for m in members}
+        all_units: list[Unit] = [*together, *((n,) for n in known if n not in grouped)]
+        number = {m: n for n, unit in enumerate(all_units) for m in unit}  # tuples of many names are slow keys
+        above = {n: {number[r] for m in unit for r in reads[m]} - {n} for n, unit in enumerate(all_units)}
         try:
-            units = tuple(TopologicalSorter(above).static_order())
+            units = tuple(all_units[n] for n in TopologicalSorter(above).static_order())
         except CycleError as error:  # two definitions were altered at once: the other tables go on
-            circle = [m for unit in error.args[1] for m in unit]
+            circle = [m for n in error.args[1] for m in all_units[n]]
             found = cls.of([m for m in members if m.name not in circle], default, groups)
             told = f"not refreshed, since they read each other: {' -> '.join(map(str, circle))}"
             return replace(found, warnings=(*found.warnings, told))
@@ -95,10 +97,10 @@ class Dag:
                     warnings.append(f"{name} has schedule DOWNSTREAM and no stream table reads it: it has the default")
             else:
                 schedules[name] = () if own.kind is ScheduleKind.MANUAL else (own,)
-        return cls(order, known, schedules, tuple(warnings), units, unit_of)
+        return cls(order, known, schedules, tuple(warnings), units, {m: unit for unit in units for m in unit})
 
     def due_after(self, name: TableName, moment: datetime, zone: str) -> datetime | None:
-        schedules = self.schedules[name]
+        schedules = self.schedules.get(name, ())  # one that reads itself by accident has none
         if len(schedules) == 1:  # nearly always
             return schedules[0].due_after(moment, zone)
         times = (s.due_after(moment, zone) for s in schedules)
@@ -106,13 +108,13 @@ class Dag:
 
     def target_seconds(self, name: TableName, now: datetime, zone: str) -> float | None:
         """How old the content may get; None: nobody asks."""
-        own = self._own_target(name, now, zone)
-        if own is None or not self.is_slowest(self.unit_of[name]):
+        own, unit = self._own_target(name, now, zone), self.unit_of.get(name, (name,))
+        if own is None or not self.is_slowest(unit):
             return own
-        return max(t for m in self.unit_of[name] if (t := self._own_target(m, now, zone)) is not None)
+        return max(t for m in unit if (t := self._own_target(m, now, zone)) is not None)
 
     def _own_target(self, name: TableName, now: datetime, zone: str) -> float | None:
-        periods = (s.target_seconds(now, zone) for s in self.schedules[name])
+        periods = (s.target_seconds(now, zone) for s in self.schedules.get(name, ()))
         return min((p for p in periods if p is not None), default=None)
 
     def is_slowest(self, unit: Unit) -> bool:
@@ -143,8 +145,10 @@ def decide(dag: Dag, memory: Memory, now: datetime, zone: str = "UTC") -> Plan:
     for unit in dag.units:
         if due.isdisjoint(unit) or not memory.running.isdisjoint(unit):
             continue
-        reads = [r for m in unit for r in dag.members[m].reads if r in dag.members and r not in unit]
-        reasons = (_hindered(dag.members[u], run, skips) for u in reads)
+        outside = (r for m in unit for r in dag.members[m].reads if r in dag.members)
+        reads = dict.fromkeys(r for r in outside if dag.unit_of[r] is not unit)
+        # One that waits for a member of its group is as old as that one.
+        reasons = (_hindered(dag.members[m], run, skips) for u in reads for m in dag.unit_of[u])
         reason = _off(dag, unit) or next((r for r in reasons if r), None)
         if reason is not None:
             skips |= {m: reason for m in unit if dag.members[m].status in RUNS}
@@ -165,17 +169,18 @@ def _off(dag: Dag, unit: Unit) -> Reason | None:
     return Reason("GROUP_FAILED", f"they are published together: {what}")
 
 
-def _held_back(dag: Dag, memory: Memory, due: Collection[TableName], now: datetime, zone: str) -> set[TableName]:
+def _held_back(dag: Dag, memory: Memory, due: set[TableName], now: datetime, zone: str) -> set[TableName]:
     """Upstreams that wait until all upstreams of a late consumer are done: else some of them might always run."""
     held: set[TableName] = set()
-    for name in due:
-        member = dag.members[name]
-        if name in memory.running or memory.running.isdisjoint(member.reads):
+    for unit in dag.units:
+        reads = {r for m in unit for r in dag.members[m].reads if dag.unit_of.get(r) is not unit}
+        if due.isdisjoint(unit) or not memory.running.isdisjoint(unit) or memory.running.isdisjoint(reads):
             continue
-        first = dag.due_after(name, min(member.data_timestamp or _LONG_AGO, now), zone)
-        second = None if first is None else dag.due_after(name, first, zone)
-        if second is not None and second <= now:
-            held.update(member.reads)
+        for name in unit:
+            first = dag.due_after(name, min(dag.members[name].data_timestamp or _LONG_AGO, now), zone)
+            second = None if first is None else dag.due_after(name, first, zone)
+            if second is not None and second <= now:
+                held.update(reads)
     return held
 
 

@@ -357,11 +357,20 @@ def _all_names(tr: Trickle) -> list[str]:
     return [".".join(map(quote, s.name.split("."))) for s in tr.status()]
 
 
+def _units(tr: Trickle) -> list[list[str]]:
+    """Every stream table, those of a group at once."""
+    names = dict(zip((s.name for s in tr.status()), _all_names(tr), strict=True))
+    group_of = {member: g.members for g in tr.groups() for member in g.members}
+    units = dict.fromkeys(group_of.get(name, (name,)) for name in names)
+    return [[names[m] for m in unit if m in names] for unit in units]
+
+
 def _refresh_all(tr: Trickle, asked: RefreshMany) -> Refreshed:
-    results, failed = [], []
-    for name in _all_names(tr):
+    results: list[RefreshResult] = []
+    failed = []
+    for names in _units(tr):
         try:
-            results.append(tr.refresh(name, asked.mode, upstream=asked.upstream))
+            results += tr.refresh(names, asked.mode, upstream=asked.upstream)
         except TrickleError as error:
             failed.append(problem(error))
     return Refreshed(results=tuple(results), failed=tuple(failed))

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from spark_trickle.errors import CODES, TrickleError
+from spark_trickle.monitor.groups import GroupStatus
 from spark_trickle.results import (
     Check,
     Description,
@@ -87,6 +88,9 @@ class RemoteLake:
         body = {"query": query, "schedule": schedule, "mode": mode, "star": star, "settings": dict(settings or {})}
         answer: type[RefreshResult | None] = RefreshResult | None  # type: ignore[assignment]
         return self._ask(answer, "PATCH", "stream-tables", name, body=body)
+
+    def groups(self) -> tuple[GroupStatus, ...]:
+        return self._ask(tuple[GroupStatus, ...], "GET", "groups")
 
     def drop_stream_table(self, name: str, cascade: bool = False, if_exists: bool = False) -> tuple[str, ...]:
         given = {"cascade": json.dumps(cascade), "if_exists": json.dumps(if_exists)}
