@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from spark_trickle.model import RUNS, Action, Column, InputKind, Mode, Star, Status
+from spark_trickle.model import RUNS, Action, Column, Consistency, InputKind, Mode, SchedulePolicy, Star, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +163,8 @@ class Description:
     states: tuple[str, ...]  # its hidden state tables
     data_timestamp: datetime | None
     created_at: datetime
+    diamond_consistency: Consistency | None = None  # None: as the lake has it
+    diamond_schedule_policy: SchedulePolicy | None = None
 
     def __str__(self) -> str:
         how = "incremental" if self.incremental else f"full only: {self.reason}"
@@ -175,6 +177,9 @@ class Description:
             "inputs:",
             *(f"  {name} ({kind})" for name, kind in self.inputs),
         ]
+        for key in ("diamond_consistency", "diamond_schedule_policy"):
+            own = getattr(self, key)
+            lines += [] if own is None else [f"{key} = {own.lower()}"]
         if self.functions:
             lines += ["functions:", *(f"  {name}, version {version[:12]}" for name, version in self.functions)]
         lines += ["settings:"]

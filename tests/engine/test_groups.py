@@ -91,6 +91,7 @@ def test_none_refreshes_each_by_itself(lake: Trickle) -> None:
     with pytest.raises(TrickleError, match=r"s\.c"):
         lake.refresh("s.d")
     assert lake.refresh("s.d", upstream=False).action is Action.DIFFERENTIAL, "with s.c as it is"
+    assert "diamond_consistency = none" in str(lake.describe("s.d"))
     lake.alter_stream_table("s.d", settings={"diamond_consistency": "atomic"})
     assert [g.members for g in lake.groups()] == [ALL]
     lake.alter_stream_table("s.d", settings={"diamond_consistency": "default"})
@@ -163,6 +164,9 @@ def test_what_is_altered_takes_its_group_along(lake: Trickle) -> None:
     assert all(lake.verify(n).equal for n in ALL)
     with pytest.raises(TrickleError, match=r"s\.d"):  # it is no longer what s.d can be made of
         lake.alter_stream_table("s.b", "SELECT k FROM s.a")
+    assert {(str(s.status), s.last_error) for s in lake.status() if s.name != "s.b"} == {("ACTIVE", None)}
+    assert lake.groups()[0].last_state == "COMPLETED", "what is refused is no failure of the group"
+    assert not [h for h in lake.history() if h.state == "RUNNING"]
     assert "max(v)" in lake.describe("s.b").definition
     assert all(lake.verify(n).equal for n in ALL)
 
@@ -194,6 +198,7 @@ def test_nested_diamonds_are_one_group(lake: Trickle) -> None:
 def test_by_schedule(lake: Trickle) -> None:
     """One tick, one publish; a suspended member holds the others."""
     diamond(lake, BROKEN, settings={"diamond_schedule_policy": "slowest"})
+    assert lake.describe("s.d").diamond_schedule_policy is SchedulePolicy.SLOWEST
     assert lake.groups()[0].schedule_policy is SchedulePolicy.FASTEST, "all members have to agree"
     for name in ("s.b", "s.c"):
         lake.alter_stream_table(name, settings={"diamond_schedule_policy": "slowest"})
@@ -214,3 +219,46 @@ def test_by_schedule(lake: Trickle) -> None:
     partly = Tick.begin(lake.refresher, names, "schedule")
     assert (partly.todo, partly.idle) == ((), ())
     assert {s.name: s.status for s in lake.status()}["s.c"] is Status.SUSPENDED
+
+
+def test_what_is_created_and_fails_leaves_nothing(lake: Trickle) -> None:
+    """Its group was staged before it."""
+    diamond(lake)
+    lake.sql("INSERT INTO s.a VALUES ('x', 0)")
+    before = lake.groups()
+    with pytest.raises(TrickleError, match="DIVIDE_BY_ZERO"):
+        lake.create_stream_table("s.e", "SELECT b.k, 10 / (b.total - b.total) AS n FROM s.b b JOIN s.c c ON b.k = c.k")
+    assert lake.groups() == before
+    assert not [h for h in lake.history() if h.state == "RUNNING"]
+    assert {s.last_error for s in lake.status()} == {None}
+    assert not lake.alerts()
+    lake.refresh("s.d")
+    assert all(lake.verify(n).equal for n in ALL)
+
+
+def test_full_is_for_the_whole_group(lake: Trickle) -> None:
+    diamond(lake)
+    assert lake.refresh("s.b", "full").action is Action.FULL
+    assert actions(lake, *ALL) == [Action.FULL] * 3
+
+
+def test_a_member_that_joins_while_a_refresh_waits(lake: Trickle) -> None:
+    """It is refreshed with the group that there is when its turn comes."""
+    import threading
+
+    lake.create_stream_table("s.b", "SELECT k, sum(v) AS total FROM s.a GROUP BY k")
+    lake.create_stream_table("s.c", "SELECT k, count(*) AS n FROM s.a GROUP BY k")
+    lake.sql("INSERT INTO s.a VALUES ('x', 3)")
+    ids = [lake.store.find(lake._name(n)).id for n in ("s.b", "s.c")]
+    seen = threading.Event()
+    waiting = threading.Thread(target=lambda: (seen.set(), lake.refresh("s.b")))
+    with lake.refresher.heartbeat.holding([f"stream_table:{i}" for i in ids], 5) as lease:
+        waiting.start()
+        seen.wait()
+        lake.refresher.heartbeat.give_back(lease)
+        lake.create_stream_table("s.d", "SELECT b.k, b.total, c.n FROM s.b b JOIN s.c c ON b.k = c.k")
+        lake.sql("INSERT INTO s.a VALUES ('y', 4)")
+    waiting.join()
+    lake.refresh("s.c")
+    assert len(set(epochs(lake, *ALL))) == 1
+    assert all(lake.verify(n).equal for n in ALL)

@@ -9,6 +9,7 @@ from spark_trickle.model import Mode
 from spark_trickle.statements.data import (
     AlterStreamTable,
     CreateStreamTable,
+    CreateStreamTables,
     DescribeStreamTable,
     DropStreamTable,
     ExplainStreamTable,
@@ -152,3 +153,15 @@ def test_unclosed_string_in_ours() -> None:
         parse_statement("CREATE STREAM TABLE n AS SELECT 'open")
     assert caught.value.code == "SYNTAX_ERROR"
     assert "line 1, column 33" in caught.value.message
+
+
+def test_a_list_is_created_together() -> None:
+    first = "CREATE STREAM TABLE s.a AS SELECT ';' AS x FROM s.b; -- the first\n"
+    found = parse_statement(f"{first}CREATE STREAM TABLE s.b SCHEDULE '5m' AS SELECT 1;")
+    assert isinstance(found, CreateStreamTables)
+    assert [(t.name, t.query, t.schedule) for t in found.tables] == [
+        (("s", "a"), "SELECT ';' AS x FROM s.b", None),
+        (("s", "b"), "SELECT 1", "5m"),
+    ]
+    with pytest.raises(TrickleError, match="for one statement, not for a list"):
+        parse_statement("CREATE STREAM TABLE s.a AS SELECT 1; CREATE OR REPLACE STREAM TABLE s.b AS SELECT 1")

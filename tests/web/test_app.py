@@ -87,6 +87,7 @@ def test_what_the_catalog_tells(lake: CatalogStore, client: httpx.Client) -> Non
     assert [h["seconds"] for h in client.get(f"{V1}/stream-tables/s.a/history?limit=1").json()] == [4.0]
     assert {s["name"] for s in client.get(f"{V1}/statistics").json()} == {"s.a", "s.b"}
     assert client.get(f"{V1}/alerts").json() == client.get(f"{V1}/sources").json() == client.get(f"{V1}/cuts").json()
+    assert client.get(f"{V1}/groups").json() == client.get(f"{V1}/cycles").json() == []
     graph = client.get(f"{V1}/graph").json()
     assert {"input": "s.a", "reader": "s.b", "columns": []} in graph["edges"]
     for form, begins in (("mermaid", "flowchart"), ("dot", "digraph"), ("svg", "<svg")):

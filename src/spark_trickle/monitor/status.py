@@ -124,5 +124,7 @@ def describe(store: CatalogReader, name: TableName) -> Description:
         unusual=sum(unusual(key, value) for key, value in pins),
         states=tuple(str(s.name) for s in table.states),
         data_timestamp=table.data_timestamp,
+        diamond_consistency=table.diamond_consistency,
+        diamond_schedule_policy=table.diamond_schedule_policy,
         created_at=table.created_at,
     )

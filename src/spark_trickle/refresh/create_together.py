@@ -26,7 +26,8 @@ from spark_trickle.model import (
 )
 from spark_trickle.refresh.as_written import notices, refuse_volatile
 from spark_trickle.refresh.policy import Policy
-from spark_trickle.refresh.run import Refresher, refused_cycle
+from spark_trickle.refresh.reads import refused_cycle
+from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.work import Done, Request, Run
 from spark_trickle.results import RefreshResult

@@ -28,7 +28,8 @@ from spark_trickle.refresh.create_together import Wanted, create_together
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.policy import Policy
-from spark_trickle.refresh.run import Refresher, cycle_of, reading, same_as_leased
+from spark_trickle.refresh.reads import cycle_of, reading
+from spark_trickle.refresh.run import Refresher, same_as_leased
 from spark_trickle.refresh.situation import Cut, refuse_taken
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Done, Request, Run

@@ -20,14 +20,13 @@ from spark_trickle.catalog.store import CatalogStore
 from spark_trickle.config import Settings
 from spark_trickle.delta.optimize import PASSES, Pass
 from spark_trickle.errors import Reason, TrickleError
-from spark_trickle.graph.cycles import components, path_of
-from spark_trickle.graph.stream_tables import Groups, Unit, graph_of
+from spark_trickle.graph.stream_tables import Groups, graph_of
 from spark_trickle.lake.attempt import Attempt, Attempts
 from spark_trickle.lake.protect import Protector, sources_of
 from spark_trickle.lake.publish import publish
 from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.lake.tables import Lake
-from spark_trickle.model import Action, Dependency, Mode, Pointer, Status, StreamTable, TableName
+from spark_trickle.model import Action, Mode, Pointer, Status, StreamTable, TableName
 from spark_trickle.refresh.compiler import Compiler
 from spark_trickle.refresh.cycle import CycleRefresh, plan_of
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
@@ -37,6 +36,7 @@ from spark_trickle.refresh.failures import located, record_failure, record_group
 from spark_trickle.refresh.full import described, write_full
 from spark_trickle.refresh.handover import hand_over, trim
 from spark_trickle.refresh.inputs import Feeds, gather
+from spark_trickle.refresh.reads import reading, refuse_cycle, refused_cycle, with_readers
 from spark_trickle.refresh.runner import Runner
 from spark_trickle.refresh.situation import (
     Cut,
@@ -533,52 +533,6 @@ def _with_states(decision: Decision, states: Sequence[Done]) -> Decision:
         return decision
     parts = "; ".join(f"hidden state table {name}: FULL, {d.reason}" for name, d in whole)
     return replace(decision, reason=decision.reason.also(parts))
-
-
-def reading(table: StreamTable, compiled: Compiled) -> StreamTable:
-    """As others see it once it is published: what it reads is what its definition reads now."""
-    reads = (Dependency(n, kind) for n, (kind, _) in compiled.reads.items())
-    return replace(table, dependencies=tuple(reads), states=())
-
-
-def cycle_of(name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable]) -> Unit:
-    """Those that would read each other with this one, by what its definition reads now."""
-    upstream = dict(graph_of(known.values()).upstream)
-    upstream[name] = tuple(i for i in compiled.reads if i in known or i == name)
-    return next((c for c in components(upstream) if name in c), ())
-
-
-def refuse_cycle(name: TableName, compiled: Compiled, known: Mapping[TableName, StreamTable], cycle: Unit = ()) -> None:
-    """Refuse one that it was not compiled for: a view may have got another text."""
-    found = cycle_of(name, compiled, known)
-    if found and found != cycle:
-        upstream = dict(graph_of(known.values()).upstream)
-        upstream[name] = tuple(compiled.reads)
-        raise refused_cycle(found, known, upstream)
-
-
-def refused_cycle(
-    cycle: Unit,
-    known: Mapping[TableName, StreamTable],
-    upstream: Mapping[TableName, Sequence[TableName]] | None = None,
-) -> TrickleError:
-    reads = upstream or graph_of(known.values()).upstream
-    path = " -> ".join(map(str, path_of(reads, cycle)))
-    return TrickleError("CYCLE", f"the definition would read itself: {path}")
-
-
-def with_readers(
-    changed: set[TableName], order: Sequence[TableName], known: Mapping[TableName, StreamTable], groups: Groups
-) -> list[TableName]:
-    """Those of `order` that changed, that read one that did, or that are in a cycle with one."""
-    found, before = set(changed), -1
-    while len(found) != before:
-        before = len(found)
-        for name in order:
-            cycle = groups.cycle(name)
-            if any(d.input in found for d in known[name].reads) or not found.isdisjoint(cycle):
-                found.update((name, *cycle))
-    return [n for n in order if n in found]
 
 
 def same_as_leased(table: StreamTable, known: Mapping[TableName, StreamTable]) -> StreamTable:

@@ -20,7 +20,8 @@ from spark_trickle.lake.protect import sources_of
 from spark_trickle.model import RUNS, Action, Pointer, StreamTable, TableName
 from spark_trickle.refresh.decide import NO_CHANGE
 from spark_trickle.refresh.failures import located, record_unbegun
-from spark_trickle.refresh.run import Refresher, with_readers
+from spark_trickle.refresh.reads import with_readers
+from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.work import Request, Run, completed
 from spark_trickle.results import RefreshResult
