@@ -76,3 +76,17 @@ def test_hostile_names() -> None:
 def test_an_empty_one() -> None:
     assert str(Dag((), ())) == ""
     ElementTree.fromstring(Dag((), ()).svg())
+
+
+def test_stream_tables_that_read_each_other() -> None:
+    dag = Dag(
+        (Node("s.a", Status.ACTIVE), Node("s.b", Status.ACTIVE), Node("s.self", Status.ACTIVE), Node("s.t")),
+        (Edge("s.t", "s.a"), Edge("s.a", "s.b"), Edge("s.b", "s.a"), Edge("s.t", "s.self"), Edge("s.self", "s.self")),
+    )
+    lines = str(dag).splitlines()
+    assert lines[0] == "s.t (source)"
+    assert sum("s.b" in line for line in lines) == 1
+    assert dag.mermaid().count("-->") == dag.dot().count("->") == 5
+    assert all(n.name in dag.svg() for n in dag.nodes)
+    alone = Dag((Node("s.a", Status.ACTIVE), Node("s.b", Status.ACTIVE)), (Edge("s.a", "s.b"), Edge("s.b", "s.a")))
+    assert [line.split()[0] for line in str(alone).splitlines()] == ["s.a", "└─", "└─"]

@@ -76,6 +76,11 @@ class Dag:
             if node.name not in read:
                 yield str(node)
                 yield from below(node.name, "")
+        for node in self.nodes:
+            if node.name in read and node.name not in shown:  # in a cycle that reads nothing else
+                shown.add(node.name)
+                yield str(node)
+                yield from below(node.name, "")
 
     def mermaid(self) -> str:
         """A flowchart for Markdown: GitHub and many notebooks draw it."""
