@@ -372,6 +372,18 @@ def test_what_lies_before_and_after_a_group_is_ordered_by_it() -> None:
     assert order.index("x") > order.index("d")
 
 
+def test_downstream_in_a_cycle() -> None:
+    cycle = Group((name("a"), name("b")), cycles=((name("a"), name("b")),))
+    both = [member("a", "downstream", "b"), member("b", "downstream", "a")]
+    dag = Dag.of(both, DEFAULT, [cycle])
+    assert {dag.schedules[name(n)] for n in "ab"} == {(DEFAULT,)}
+    read = [*both, member("c", "30s", "b")]
+    dag = Dag.of(read, DEFAULT, [cycle])
+    assert [dag.target_seconds(name(n), NOON, "UTC") for n in "abc"] == [30, 30, 30]
+    alone = Group((name("a"),), cycles=((name("a"),),))
+    assert Dag.of([member("a", "downstream", "a")], DEFAULT, [alone]).schedules[name("a")] == (DEFAULT,)
+
+
 def test_a_chain_of_a_thousand() -> None:
     members = [member(f"t{n:04}", "downstream", *([f"t{n - 1:04}"] if n else [])) for n in range(1000)]
     members.append(member("top", "30s", "t0999"))

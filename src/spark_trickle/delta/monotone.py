@@ -26,7 +26,7 @@ _WORDS: dict[type[Operator], tuple[str, tuple[str, ...]]] = {
     Window: ("a window function", ("OVER",)),
     TopK: ("LIMIT", ("LIMIT", "OFFSET")),
     OuterJoin: ("an outer join that may fill it with NULL", ("LEFT", "RIGHT", "FULL")),
-    Matched: ("an anti join (NOT EXISTS, NOT IN)", ("NOT", "ANTI")),
+    Matched: ("NOT EXISTS, NOT IN, or EXISTS within an OR", ("NOT", "ANTI")),
     Recursion: ("WITH RECURSIVE", ("RECURSIVE",)),
 }
 

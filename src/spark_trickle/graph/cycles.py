@@ -59,10 +59,12 @@ def path_of(reads: Mapping[Node, Iterable[Node]], component: tuple[Node, ...]) -
     """
     start, inside = component[0], set(component)
     paths: list[tuple[Node, ...]] = [(start,)]
+    seen: set[Node] = set()
     for path in paths:  # grows meanwhile
         for read in sorted(set(reads.get(path[-1], ()))):
             if read == start:
                 return (*path, start)
-            if read in inside and read not in path:
+            if read in inside and read not in seen:
+                seen.add(read)
                 paths.append((*path, read))
     raise AssertionError(f"{start} is in no cycle")

@@ -190,6 +190,11 @@ class Attempt:
                 self._schemas[name], self.lake_pointers[name] = schema, pointers[name]
                 self._move(Pointer(name, location, is_view=False))
 
+    @property
+    def sees(self) -> dict[TableName, str]:
+        """The tables that are read in other schemas than their own."""
+        return dict(self._schemas)
+
     def in_lake(self, name: TableName) -> Pointer:
         """The table's pointer as the lake has it at the cut, whatever schema it is read in here."""
         return self.lake_pointers.get(name) or self.pointers[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from textwrap import shorten
@@ -60,7 +61,9 @@ class Compiler:
         name, namespace, pins = definition.name, definition.namespace, definition.pins
         attempt.apply(pins)
         text = without_catalog(definition.text, LAKE)
-        names, texts = self._closure(text, namespace, pointers, stream_tables)
+        # What this attempt has made is read, too.
+        there: Mapping[TableName, Pointer] = ChainMap(attempt.pointers, pointers)  # type: ignore[arg-type]
+        names, texts = self._closure(text, namespace, there, stream_tables)
         attempt.register_missing(pointers, names)
         owner = stream_tables.get(name)
         if owner is not None:
@@ -93,6 +96,21 @@ class Compiler:
         compiled = _with_functions(compiled, functions)
         self._cache.put(key, (signature, compiled))
         return compiled
+
+    def register(
+        self,
+        attempt: Attempt,
+        text: str,
+        namespace: str,
+        pointers: Mapping[TableName, Pointer],
+        stream_tables: Mapping[TableName, StreamTable],
+    ) -> None:
+        """Let the attempt know what a text may read and call."""
+        there: Mapping[TableName, Pointer] = ChainMap(attempt.pointers, pointers)  # type: ignore[arg-type]
+        names, _ = self._closure(text, namespace, there, stream_tables)
+        attempt.register_missing(pointers, names)
+        attempt.functions.register(attempt.session, text)
+        attempt.use(namespace)
 
     def _closure(
         self,

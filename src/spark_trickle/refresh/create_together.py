@@ -25,14 +25,15 @@ from spark_trickle.model import (
     resolve,
 )
 from spark_trickle.refresh.as_written import notices, refuse_volatile
+from spark_trickle.refresh.failures import record_group_failure
 from spark_trickle.refresh.policy import Policy
 from spark_trickle.refresh.reads import refused_cycle
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.work import Done, Request, Run
 from spark_trickle.results import RefreshResult
-from spark_trickle.spark.analyze import Analyzer
-from spark_trickle.sql.branches import branches_without
+from spark_trickle.spark.analyze import Analyzer, spark_error
+from spark_trickle.sql.branches import branches_without, first_names
 from spark_trickle.sql.mentions import may_read, without_catalog
 
 
@@ -86,27 +87,37 @@ def create_together(
             lease = lease.also(held.enter_context(r.heartbeat.holding(names, r.settings.lease_wait_seconds)))
             known = r.known()
             cut = r.cut(d.input for t in others for d in t.reads)
+            groups = Groups.of({**known, **drafts}.values(), r.settings)
+            if {m for m in groups.whole(new) if m not in new} != {t.name for t in others if t.name in known}:
+                raise TrickleError(
+                    "REFRESH_IN_PROGRESS", f"the group of {wanted[0].name} changed meanwhile", hint="Try again."
+                )
         everything = {**known, **drafts}
         order = groups.units(groups.whole(new), graph_of(everything.values()))
         pending = r.pending([t.name for t in others], known, (), None, cut)
         with r.attempts.begin({}) as attempt:
             run = Run(attempt, cut, lease, "create", everything, groups)
             staged: list[Done] = []
-            for name in (m for unit in order for m in unit):
-                if name in {d.table.name for d in staged}:
-                    continue
-                cycle = groups.cycle(name)
-                if cycle:
-                    staged += r.stage_cycle(run, _cycle_requests(run, cycle, new))
-                elif name in new:
-                    staged.append(r.stage(run, Request(drafts[name], options=new[name].options)))
-                elif name in pending:
-                    staged.append(r.stage(run, Request(known[name])))
-            for done in staged:
-                if done.table.name in new:
-                    refuse_volatile(done.compiled, r.settings)
-                    if done.table.mode is Mode.DIFFERENTIAL and not done.compiled.incremental:
-                        raise TrickleError("NOT_INCREMENTAL", str(done.compiled.reason or "no delta rule"))
+            try:
+                for name in (m for unit in order for m in unit):
+                    if name in {d.table.name for d in staged}:
+                        continue
+                    cycle = groups.cycle(name)
+                    if cycle:
+                        staged += r.stage_cycle(run, _cycle_requests(r, run, cycle, new))
+                    elif name in new:
+                        staged.append(r.stage(run, Request(drafts[name], options=new[name].options)))
+                    elif name in pending:
+                        staged.append(r.stage(run, Request(known[name])))
+                for done in staged:
+                    if done.table.name in new:
+                        refuse_volatile(done.compiled, r.settings)
+                        if done.table.mode is Mode.DIFFERENTIAL and not done.compiled.incremental:
+                            raise TrickleError("NOT_INCREMENTAL", str(done.compiled.reason or "no delta rule"))
+            except BaseException as error:
+                r.discard(run)
+                record_group_failure(r.store, run, drafts[wanted[0].name], staged, [], spark_error(error))
+                raise
             r.publish(run, staged)
             sources = [d.input for done in staged for d in done.table.reads if d.kind is InputKind.SOURCE]
         r.protector.protect(sources)
@@ -114,9 +125,9 @@ def create_together(
     return tuple(results[w.name] for w in wanted)
 
 
-def _cycle_requests(run: Run, cycle: Unit, new: Mapping[TableName, Wanted]) -> list[Request]:
+def _cycle_requests(r: Refresher, run: Run, cycle: Unit, new: Mapping[TableName, Wanted]) -> list[Request]:
     """Those that are new get empty tables first, so that the definitions can be read."""
-    tables = _empty_tables(run, [new[m] for m in cycle if m in new])
+    tables = _empty_tables(r, run, [new[m] for m in cycle if m in new])
     requests = []
     for name in cycle:
         if name in new:
@@ -127,7 +138,7 @@ def _cycle_requests(run: Run, cycle: Unit, new: Mapping[TableName, Wanted]) -> l
     return requests
 
 
-def _empty_tables(run: Run, wanted: Sequence[Wanted]) -> dict[TableName, Staging]:
+def _empty_tables(r: Refresher, run: Run, wanted: Sequence[Wanted]) -> dict[TableName, Staging]:
     """The columns of each follow from those branches of its UNION that read only what has columns already."""
     attempt, made = run.attempt, dict[TableName, Staging]()
     waiting = {w.name: w for w in wanted}
@@ -136,9 +147,11 @@ def _empty_tables(run: Run, wanted: Sequence[Wanted]) -> dict[TableName, Staging
             text = branches_without(without_catalog(one.definition, LAKE), partial(_is_one_of, waiting, one.namespace))
             if text is not None:
                 attempt.apply(dict(run.known[one.name].settings))
-                attempt.register_missing(run.cut.pointers, [d.input for d in run.known[one.name].dependencies])
-                attempt.use(one.namespace)
+                r.compiler.register(attempt, text, one.namespace, run.cut.pointers, run.known)
                 columns = Analyzer(attempt.session).columns(text)
+                called = first_names(one.definition)
+                if called is not None and len(called) == len(columns):
+                    columns = tuple(replace(c, name=n) for c, n in zip(columns, called, strict=True))
                 made[one.name] = Staging.new(attempt, one.name, (*columns, Column(HASH, "bigint")), one.options)
                 run.unpublished.append(made[one.name])
                 run.known[one.name] = replace(run.known[one.name], columns=columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from spark_trickle.delta.steps import names
 from spark_trickle.errors import Reason, TrickleError
 from spark_trickle.lake.attempt import Attempt
 from spark_trickle.lake.staging import Counts, Staging
-from spark_trickle.model import Action, Mode, Pointer, TableName
+from spark_trickle.model import Action, Mode, Pointer, Shape, StreamTable, TableName
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_early
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.fixpoint import Content, RoundLeaves, Rounds
@@ -23,7 +24,7 @@ from spark_trickle.refresh.handover import hand_over
 from spark_trickle.refresh.inputs import Feeds, Input, gather
 from spark_trickle.refresh.runner import Runner
 from spark_trickle.refresh.situation import refuse_taken, situation_of
-from spark_trickle.refresh.work import Done, Made, Run, Work, shapes_of
+from spark_trickle.refresh.work import Done, Made, Request, Run, Work
 from spark_trickle.spark.compile import compile_statement
 from spark_trickle.spark.statement import columns_sql
 from spark_trickle.sql.algebra import Named, State
@@ -31,6 +32,49 @@ from spark_trickle.thresholds import LOCAL
 
 _WHOLE = (Action.FULL, Action.REINITIALIZE)
 _NOTHING = Decision(Action.NO_DATA, NO_CHANGE)
+
+
+Shapes = tuple[tuple[TableName, Shape], ...]
+
+
+def refuse_other_types(table: StreamTable, request: Request, compiled: Compiled) -> None:
+    """The others read it in the types that its table has; a round must give the same."""
+    if request.staging is None and not table.columns:
+        return
+    for read, made in zip(table.columns, compiled.columns, strict=False):
+        if stored_type(read.type) != stored_type(made.type):
+            raise TrickleError(
+                "INVALID_QUERY",
+                f"column {made.name} of {table.name} is {read.type.upper()} where its cycle reads it and "
+                f"{made.type.upper()} in the result",
+                hint="CAST it to one type in every branch. If the definition is altered, drop the cycle and create it "
+                "again.",
+            )
+    if [c.name for c in table.columns] != [c.name for c in compiled.columns]:
+        before = ", ".join(c.name for c in table.columns)
+        raise TrickleError(
+            "INVALID_QUERY",
+            f"{table.name} has the columns {before} where its cycle reads it and "
+            f"{', '.join(c.name for c in compiled.columns)} in the result",
+            hint="Give the columns the same names in every branch.",
+        )
+
+
+def stored_type(type_: str) -> str:
+    """
+    >>> stored_type("array<smallint>"), stored_type("varchar(3)")
+    ('array<int>', 'string')
+    """
+    return re.sub(r"\b(?:var)?char\(\d+\)", "string", re.sub(r"\b(?:tiny|small)int\b", "int", type_))
+
+
+def refuse_other_shape(source: TableName, one: str, other: str) -> None:
+    if one != other:
+        raise TrickleError(
+            "SOURCE_CHANGED",
+            f"the members of a cycle see other columns of {source}, since it was changed between their definitions",
+            hint="Drop the cycle and create it again.",
+        )
 
 
 def plan_of(name: TableName, compiled: Compiled) -> Fixpoint:
@@ -63,6 +107,7 @@ class CycleRefresh:
     run: Run
     works: Mapping[TableName, Work]
     compiled: Mapping[TableName, Compiled]
+    shapes: Mapping[TableName, Shapes]  # of the sources, as each member sees them
     staged: dict[TableName, Staging] = field(default_factory=dict)
 
     def refresh(self) -> list[Done]:
@@ -212,7 +257,7 @@ class CycleRefresh:
         changed = {n: r for n, r in read.items() if n in map(str, compiled.inputs)}
         staging = staging if staging is not None and staging.recorded else None
         made = Made(gather(attempt, compiled, {}), staging, counts, changed, rounds=rounds)
-        row = replace(work.table, columns=compiled.columns, shapes=shapes_of(attempt, compiled))
+        row = replace(work.table, columns=compiled.columns, shapes=self.shapes[name])
         return Done(row, work.stages, work.refresh_id, decision, compiled, made, retired=work.table.states)
 
 

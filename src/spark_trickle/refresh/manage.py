@@ -15,6 +15,8 @@ from spark_trickle.lake import owned
 from spark_trickle.lake.protect import sources_of
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
+    LAKE,
+    Dependency,
     InputKind,
     Mode,
     Star,
@@ -35,7 +37,7 @@ from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Done, Request, Run
 from spark_trickle.results import RefreshResult
 from spark_trickle.spark.settings import TIME_ZONE, changed, zone
-from spark_trickle.sql.mentions import mentioned
+from spark_trickle.sql.mentions import may_read, mentioned, without_catalog
 
 _OURS = frozenset(["format-version", "comment", "location", "provider", "uuid", "write.format.default"])
 _LONGEST = 200  # a name has to fit into the catalog with what is added to it
@@ -67,6 +69,10 @@ class Manager:
         r = self.refresher
         pins = r.attempts.own_settings | dict(settings)
         zone(str(pins[TIME_ZONE]))
+        read = {resolve(parts, namespace) for parts in may_read(without_catalog(definition, LAKE))}
+        if r.settings.allow_circular and name in read and initialize:
+            itself = Wanted(name, definition, namespace, schedule, mode, star, pins, options, policy)
+            return self.create_all([itself])[0]
         with r.heartbeat.holding([f"create:{name}"], r.settings.lease_wait_seconds) as lease:
             known = r.known()
             cut = r.cut()
@@ -161,8 +167,15 @@ class Manager:
     def _compile(self, run: Run, table: StreamTable, *, check: bool) -> Compiled:
         """What the user just wrote, or a refusal."""
         r = self.refresher
+        known = run.known
+        if table.id:  # what its new text reads decides in which cycle it is compiled
+            read = {resolve(parts, table.namespace) for parts in may_read(without_catalog(table.definition, LAKE))}
+            reads = tuple(Dependency(n, InputKind.STREAM_TABLE) for n in sorted(read) if n in known)
+            known = {**known, table.name: replace(table, dependencies=reads, states=())}
+            if not r.groups(known).cycle(table.name):
+                known = {**known, table.name: replace(known[table.name], states=table.states)}
         try:
-            compiled = r.compile(run.attempt, table, run.cut, run.known, check=check)
+            compiled = r.compile(run.attempt, table, run.cut, known, check=check)
         except TrickleError as error:
             itself = table.name in {resolve(parts, table.namespace) for parts in mentioned(table.definition)}
             if error.code == "UNKNOWN_TABLE" and itself and table.name not in run.cut.pointers:
@@ -173,7 +186,7 @@ class Manager:
         refuse_volatile(compiled, r.settings)
         refuse_not_incremental(compiled, table.mode)
         cycle = cycle_of(table.name, compiled, run.known)
-        if cycle != r.groups(run.known).cycle(table.name):  # this definition makes a cycle, or ends one
+        if cycle != r.groups(known).cycle(table.name):  # through a view, say
             known = {**run.known, table.name: reading(table, compiled)}
             return r.compile(run.attempt, table, run.cut, known)
         return compiled
@@ -215,6 +228,8 @@ class Manager:
             options = self._differing(table, options)
             laid_out = options.partitioned_by is None and options.clustered_by is None
             if same and wanted.star is table.star and not differs and laid_out:
+                if wanted.mode is Mode.FULL and r.groups(r.known()).cycle(name):
+                    raise TrickleError("INVALID_MODE", f"{name} is in a cycle: its mode must be AUTO or DIFFERENTIAL")
                 if wanted.mode is Mode.DIFFERENTIAL and not table.incremental:
                     raise TrickleError("NOT_INCREMENTAL", table.reason or "no delta rule")
                 with r.store.write() as tx:
@@ -260,6 +275,9 @@ class Manager:
             run = Run(attempt, r.cut(), lease, "alter", known, r.groups(known))
             request = self._compiled(run, Request(wanted, altered=altered), check=True)
             others = self._published_with(run, request)
+            # Those that it no longer is in a cycle with are kept otherwise from now on.
+            before = r.groups(r.known()).cycle(wanted.name)
+            others += [known[m] for m in before if m != wanted.name and m not in {o.name for o in others}]
             if others or isinstance(_plan(request), Fixpoint):
                 more = [name for name in _leases(others) if name not in lease.names]
                 with r.heartbeat.holding(more, r.settings.lease_wait_seconds) as theirs:

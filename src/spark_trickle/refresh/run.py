@@ -28,7 +28,7 @@ from spark_trickle.lake.staging import Counts, Staging
 from spark_trickle.lake.tables import Lake
 from spark_trickle.model import Action, Mode, Pointer, Status, StreamTable, TableName
 from spark_trickle.refresh.compiler import Compiler
-from spark_trickle.refresh.cycle import CycleRefresh, plan_of
+from spark_trickle.refresh.cycle import CycleRefresh, Shapes, plan_of, refuse_other_shape, refuse_other_types
 from spark_trickle.refresh.decide import NO_CHANGE, Decision, decide_by_cost, decide_early
 from spark_trickle.refresh.definition import Compiled, Definition, StateTable
 from spark_trickle.refresh.definition_check import misread
@@ -253,8 +253,9 @@ class Refresher:
                 staged += self.stage_cycle(run, now) if cycle else [self.stage(run, now[0])]
             except BaseException as error:
                 self.discard(run)
-                if staged or rest:
-                    record_group_failure(self.store, run, now[0].table, staged, rest, spark_error(error))
+                if staged or rest or len(now) > 1:
+                    done = [r.table for r in now[1:]]
+                    record_group_failure(self.store, run, now[0].table, staged, rest, spark_error(error), recorded=done)
                 raise
         if staged:
             self.publish(run, staged)
@@ -296,18 +297,27 @@ class Refresher:
                     tx.start_refresh(work.refresh_id, work.table.id, str(work.table.name), run.initiated_by)
         try:
             compiled: dict[TableName, Compiled] = {}
+            shapes: dict[TableName, Shapes] = {}
+            seen: dict[TableName, str] = {}  # the schemas in which they read their sources
             for name, work in works.items():
                 with work.stages("compile"):
                     known = work.request.compiled
                     compiled[name] = known or self.compile(run.attempt, work.table, run.cut, run.known)
                     refuse_cycle(name, compiled[name], run.known, run.groups.cycle(name))
                     plan_of(name, compiled[name])
+                    shapes[name] = shapes_of(run.attempt, compiled[name])
+                    sees = run.attempt.sees
+                    for source in sees.keys() & seen.keys():
+                        refuse_other_shape(source, sees[source], seen[source])
+                    seen |= sees
+                    refuse_other_types(run.known[name], work.request, compiled[name])
+            run.attempt.see(run.cut.pointers, seen)
             if len({work.table.settings for work in works.values()}) > 1:
                 raise TrickleError(
                     "INVALID_SETTING", f"{', '.join(map(str, works))} read each other: one setting for all"
                 )
             made = {name: work.request.staging for name, work in works.items() if work.request.staging is not None}
-            done = CycleRefresh(self.settings, run, works, compiled, made).refresh()
+            done = CycleRefresh(self.settings, run, works, compiled, shapes, made).refresh()
         except BaseException as error:
             self.discard(run)
             problem = located(spark_error(error), requests[0].table)

@@ -84,7 +84,7 @@ class Runner:
         self._done.update(self.given)
 
     def run(self, steps: Sequence[Step]) -> Counts:
-        if not self.feeds.changed:
+        if not self.given and not self.feeds.changed:
             return Counts()  # compaction and the like: new snapshots, the same rows
         for step in steps:
             if isinstance(step, Write):

@@ -8,7 +8,7 @@ schedules of the stream tables that read it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from graphlib import CycleError, TopologicalSorter
@@ -81,6 +81,7 @@ class Dag:
             told = f"not refreshed, since they read each other: {' -> '.join(map(str, circle))}"
             return replace(found, warnings=(*found.warnings, told))
         order = tuple(m for unit in units for m in unit)
+        unit_of = {m: unit for unit in units for m in unit}
         consumers: dict[TableName, list[Member]] = {n: [] for n in order}
         for member in members:
             for read in reads[member.name]:
@@ -90,14 +91,14 @@ class Dag:
         for name in reversed(order):  # consumers first
             own = known[name].schedule
             if own.kind is ScheduleKind.DOWNSTREAM:
-                wanted = (s for c in consumers[name] if c.status in RUNS for s in schedules[c.name])
-                schedules[name] = tuple(dict.fromkeys(wanted))
-                if not consumers[name]:
+                schedules[name] = tuple(dict.fromkeys(_wanted(name, consumers, schedules, {name})))
+                alone = {c.name for c in consumers[name]} <= {*unit_of[name]}  # nobody else reads it
+                if not schedules[name] and alone:
                     schedules[name] = (default,)
                     warnings.append(f"{name} has schedule DOWNSTREAM and no stream table reads it: it has the default")
             else:
                 schedules[name] = () if own.kind is ScheduleKind.MANUAL else (own,)
-        return cls(order, known, schedules, tuple(warnings), units, {m: unit for unit in units for m in unit})
+        return cls(order, known, schedules, tuple(warnings), units, unit_of)
 
     def due_after(self, name: TableName, moment: datetime, zone: str) -> datetime | None:
         schedules = self.schedules.get(name, ())  # one that reads itself by accident has none
@@ -120,6 +121,25 @@ class Dag:
     def is_slowest(self, unit: Unit) -> bool:
         """Whether a group waits for the last of its members to be due; no member asks for more."""
         return len(unit) > 1 and all(self.members[m].slowest for m in unit)
+
+
+def _wanted(
+    name: TableName,
+    consumers: Mapping[TableName, Sequence[Member]],
+    schedules: Mapping[TableName, tuple[Schedule, ...]],
+    seen: set[TableName],
+) -> Iterator[Schedule]:
+    """The schedules of what reads a stream table. Those that read each other are asked one after the other."""
+    for consumer in consumers[name]:
+        if consumer.status not in RUNS or consumer.name in seen:
+            continue
+        seen.add(consumer.name)
+        if consumer.name in schedules:
+            yield from schedules[consumer.name]
+        elif consumer.schedule.kind is ScheduleKind.DOWNSTREAM:
+            yield from _wanted(consumer.name, consumers, schedules, seen)
+        elif consumer.schedule.kind is not ScheduleKind.MANUAL:
+            yield consumer.schedule
 
 
 @dataclass(slots=True)

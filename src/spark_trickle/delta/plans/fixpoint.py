@@ -13,7 +13,7 @@ from spark_trickle.delta.differentiate import differentiate
 from spark_trickle.delta.facts import Facts
 from spark_trickle.delta.plans.plan import Comparison, Key, Types
 from spark_trickle.delta.plans.rows import compare_all
-from spark_trickle.delta.steps import HASH, OLD, Compute, Stage, Step, Write, as_stored, folded, names
+from spark_trickle.delta.steps import HASH, OLD, Compute, Stage, Step, Write, folded, names
 from spark_trickle.model import Column, TableName
 from spark_trickle.sql.algebra import (
     WEIGHT,
@@ -33,7 +33,7 @@ from spark_trickle.sql.algebra import (
     keep,
 )
 from spark_trickle.sql.identity import row_hash
-from spark_trickle.sql.scalar import column, equal, greater, number, same
+from spark_trickle.sql.scalar import cast, column, equal, greater, number, same
 from spark_trickle.sql.trees import at
 
 DERIVED, FOUND = "derived rows", "new rows"
@@ -83,7 +83,9 @@ class Fixpoint:
     def derived(self, columns: Sequence[Column], *, whole: bool = False) -> Operator:
         """The rows that the changes of a round give, each once; `whole`: those that all rows give."""
         change = Weigh(child=at(self.body, State.NEW), weight=1) if whole else self.delta
-        stored = Project(child=change, items=(*as_stored(columns), *keep(WEIGHT)))
+        # Every round gives the same types: a hash depends on them.
+        typed = tuple(Item(c.name, cast(column(c.name), c.type)) for c in columns)
+        stored = Project(child=change, items=(*typed, *keep(WEIGHT)))
         there = Filter(child=folded(stored, columns), condition=greater(column(WEIGHT), number(0)))
         # Whether two rows are one is Spark's business here: to its DISTINCT, 0.0 is -0.0.
         rows = Distinct(child=Project(child=there, items=keep(*names(columns))))
