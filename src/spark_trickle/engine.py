@@ -35,9 +35,9 @@ from spark_trickle.maintenance.run import Maintainer
 from spark_trickle.model import Action, LakeFunction, Mode, Source, Star, TableName, TableOptions, resolve
 from spark_trickle.monitor import status as monitor
 from spark_trickle.monitor.compliance import Compliance, compliance
-from spark_trickle.monitor.cycles import CycleStatus, cycles
+from spark_trickle.monitor.cycles import cycles
 from spark_trickle.monitor.filters import Moment, history_filter, moment
-from spark_trickle.monitor.groups import GroupStatus, groups
+from spark_trickle.monitor.groups import groups
 from spark_trickle.monitor.health import Health, health
 from spark_trickle.monitor.lineage import LineageEntry, lineage
 from spark_trickle.monitor.pending import PendingInput, SourceState, pending, source_states
@@ -53,8 +53,10 @@ from spark_trickle.refresh.policy import policy_in
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.results import (
     Check,
+    CycleStatus,
     Description,
     Explanation,
+    GroupStatus,
     HistoryEntry,
     PlannedRefresh,
     RefreshResult,

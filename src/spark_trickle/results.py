@@ -143,6 +143,41 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """Stream tables that are published in one transaction, or not at all."""
+
+    members: tuple[str, ...]  # upstream first
+    fan_ins: tuple[str, ...]  # where paths meet
+    paths: tuple[str, ...]  # why they are a group: two for each fan-in and ancestor
+    schedule_policy: SchedulePolicy
+    epoch: int  # how often they were published together
+    last_state: str | None  # COMPLETED, FAILED; None: not refreshed yet
+    last_at: datetime | None
+    last_error: str | None
+
+    def __str__(self) -> str:
+        last = "not refreshed yet" if self.last_at is None else f"{self.last_state} at {self.last_at:%Y-%m-%d %H:%M:%S}"
+        return f"{', '.join(self.members)}: epoch {self.epoch}, {last}"
+
+
+@dataclass(frozen=True, slots=True)
+class CycleStatus:
+    """Stream tables that read each other."""
+
+    members: tuple[str, ...]
+    path: str  # how they do
+    converged: bool  # the last refresh reached the fixpoint
+    last_iterations: int | None  # rounds of the last refresh that computed something
+    last_at: datetime | None
+    last_reason: str | None  # with the new rows of each round
+    last_error: str | None
+
+    def __str__(self) -> str:
+        last = "not refreshed yet" if self.last_at is None else f"{self.last_iterations} rounds at {self.last_at:%F %T}"
+        return f"{self.path}: {last if self.converged else f'not converged: {self.last_error}'}"
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """What a stream table is: what `describe` shows."""
 

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
 from spark_trickle.catalog.reader import CatalogReader, unknown
 from spark_trickle.config import Settings
 from spark_trickle.graph.cycles import path_of
 from spark_trickle.graph.stream_tables import Groups, graph_of
 from spark_trickle.model import TableName
-
-
-@dataclass(frozen=True, slots=True)
-class CycleStatus:
-    """Stream tables that read each other."""
-
-    members: tuple[str, ...]
-    path: str  # how they do
-    converged: bool  # the last refresh reached the fixpoint
-    last_iterations: int | None  # rounds of the last refresh that computed something
-    last_at: datetime | None
-    last_reason: str | None  # with the new rows of each round
-    last_error: str | None
-
-    def __str__(self) -> str:
-        last = "not refreshed yet" if self.last_at is None else f"{self.last_iterations} rounds at {self.last_at:%F %T}"
-        return f"{self.path}: {last if self.converged else f'not converged: {self.last_error}'}"
+from spark_trickle.results import CycleStatus
 
 
 def cycles(reader: CatalogReader, settings: Settings, name: TableName | None = None) -> tuple[CycleStatus, ...]:

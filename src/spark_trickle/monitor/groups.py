@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
 from spark_trickle.catalog.reader import CatalogReader, unknown
 from spark_trickle.config import Settings
 from spark_trickle.graph.groups import paths_of
 from spark_trickle.graph.stream_tables import Groups, is_slowest
 from spark_trickle.model import InputKind, SchedulePolicy, TableName
-
-
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
-    """Stream tables that are published in one transaction, or not at all."""
-
-    members: tuple[str, ...]  # upstream first
-    fan_ins: tuple[str, ...]  # where paths meet
-    paths: tuple[str, ...]  # why they are a group: two for each fan-in and ancestor
-    schedule_policy: SchedulePolicy
-    epoch: int  # how often they were published together
-    last_state: str | None  # COMPLETED, FAILED; None: not refreshed yet
-    last_at: datetime | None
-    last_error: str | None
-
-    def __str__(self) -> str:
-        last = "not refreshed yet" if self.last_at is None else f"{self.last_state} at {self.last_at:%Y-%m-%d %H:%M:%S}"
-        return f"{', '.join(self.members)}: epoch {self.epoch}, {last}"
+from spark_trickle.results import GroupStatus
 
 
 def groups(reader: CatalogReader, settings: Settings, name: TableName | None = None) -> tuple[GroupStatus, ...]:

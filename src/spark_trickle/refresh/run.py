@@ -250,12 +250,18 @@ class Refresher:
             rest = [r.table for r in waiting]
             run.attempt.to_come = frozenset((*(t.name for t in rest), *later))
             try:
-                staged += self.stage_cycle(run, now) if cycle else [self.stage(run, now[0])]
+                made = self.stage_cycle(run, now) if cycle else [self.stage(run, now[0])]
+                if len(requests) > 1:
+                    for done in made:
+                        done.stages.end()  # others of the same publish go on
+                staged += made
             except BaseException as error:
                 self.discard(run)
                 if staged or rest or len(now) > 1:
-                    done = [r.table for r in now[1:]]
-                    record_group_failure(self.store, run, now[0].table, staged, rest, spark_error(error), recorded=done)
+                    with_it = [r.table for r in now[1:]]
+                    record_group_failure(
+                        self.store, run, now[0].table, staged, rest, spark_error(error), recorded=with_it
+                    )
                 raise
         if staged:
             self.publish(run, staged)
@@ -279,7 +285,6 @@ class Refresher:
             if isinstance(error, Exception):
                 raise problem from error
             raise
-        work.stages.end()  # others of the same publish go on
         run.known[table.name] = done.table  # with its new columns, for consumers in this attempt
         if request.altered is not None:
             run.known[table.name] = reading(done.table, done.compiled)
@@ -326,8 +331,6 @@ class Refresher:
             if isinstance(error, Exception):
                 raise problem from error
             raise
-        for work in works.values():
-            work.stages.end()
         run.known.update({d.table.name: d.table for d in done})
         return done
 

@@ -47,8 +47,9 @@ class Stages:
 
     @property
     def whole(self) -> Interval:
-        """All of it, until now if it goes on."""
-        return Interval("", self._began_at, self._at(self.ended or time.perf_counter()))
+        """All of it, until now if it goes on; the publish of a group, too."""
+        end = self._at(self.ended or time.perf_counter())
+        return Interval("", self._began_at, max([end, *(i.end for i in self.intervals)]))
 
     def rounded(self) -> dict[str, float]:
         return {name: round(seconds, 4) for name, seconds in self.seconds.items()}

@@ -15,15 +15,15 @@ from spark_trickle.errors import TrickleError
 from spark_trickle.graph.draw import Dag
 from spark_trickle.model import Source
 from spark_trickle.monitor.compliance import Compliance
-from spark_trickle.monitor.cycles import CycleStatus
-from spark_trickle.monitor.groups import GroupStatus
 from spark_trickle.monitor.lineage import LineageEntry
 from spark_trickle.monitor.pending import PendingInput, SourceState
 from spark_trickle.monitor.statistics import Statistics
 from spark_trickle.results import (
     Check,
+    CycleStatus,
     Description,
     Explanation,
+    GroupStatus,
     HistoryEntry,
     PlannedRefresh,
     RefreshResult,

@@ -15,11 +15,11 @@ from urllib.parse import quote, urlencode
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from spark_trickle.errors import CODES, TrickleError
-from spark_trickle.monitor.groups import GroupStatus
 from spark_trickle.results import (
     Check,
     Description,
     Explanation,
+    GroupStatus,
     PlannedRefresh,
     RefreshResult,
     StreamTableStatus,
