@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -175,6 +176,12 @@ class CycleStatus:
     def __str__(self) -> str:
         last = "not refreshed yet" if self.last_at is None else f"{self.last_iterations} rounds at {self.last_at:%F %T}"
         return f"{self.path}: {last if self.converged else f'not converged: {self.last_error}'}"
+
+
+def units_of(names: Iterable[str], groups: Iterable[GroupStatus]) -> list[tuple[str, ...]]:
+    """Names of stream tables, those of a group together."""
+    members = {member: group.members for group in groups for member in group.members}
+    return list(dict.fromkeys(members.get(name, (name,)) for name in names))
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,10 +186,10 @@ def all_names(tr: Trickle | RemoteLake) -> list[str]:
 
 def together(tr: Trickle | RemoteLake) -> dict[str, list[str]]:
     """The same, those of a group at once; by what they are called for people."""
+    from spark_trickle.results import units_of
+
     names = dict(zip((s.name for s in tr.status()), all_names(tr), strict=True))
-    group_of = {member: g.members for g in tr.groups() for member in g.members}
-    units = dict.fromkeys(group_of.get(name, (name,)) for name in names)
-    return {", ".join(unit): [names[m] for m in unit if m in names] for unit in units}
+    return {", ".join(unit): [names[m] for m in unit if m in names] for unit in units_of(names, tr.groups())}
 
 
 def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:

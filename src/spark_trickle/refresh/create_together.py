@@ -27,14 +27,14 @@ from spark_trickle.model import (
 from spark_trickle.refresh.as_written import notices, refuse_volatile
 from spark_trickle.refresh.failures import record_group_failure
 from spark_trickle.refresh.policy import Policy
-from spark_trickle.refresh.reads import refused_cycle
+from spark_trickle.refresh.reads import read_by, refused_cycle
 from spark_trickle.refresh.run import Refresher
 from spark_trickle.refresh.situation import Cut
 from spark_trickle.refresh.work import Done, Request, Run
 from spark_trickle.results import RefreshResult
 from spark_trickle.spark.analyze import Analyzer, spark_error
 from spark_trickle.sql.branches import branches_without, first_names
-from spark_trickle.sql.mentions import may_read, without_catalog
+from spark_trickle.sql.mentions import without_catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Wanted:
 
     def draft(self, cut: Cut, known: Mapping[TableName, StreamTable], names: Sequence[TableName]) -> StreamTable:
         """Before it is compiled: what it reads is what its text may read."""
-        read = {resolve(parts, self.namespace) for parts in may_read(without_catalog(self.definition, LAKE))}
+        read = read_by(self.definition, self.namespace)
         reads = []
         for name in sorted(read):
             if name in names or name in known:

@@ -26,8 +26,7 @@ from spark_trickle.refresh.runner import Runner
 from spark_trickle.refresh.situation import refuse_taken, situation_of
 from spark_trickle.refresh.work import Done, Made, Request, Run, Work
 from spark_trickle.spark.compile import compile_statement
-from spark_trickle.spark.statement import columns_sql
-from spark_trickle.sql.algebra import Named, State
+from spark_trickle.sql.algebra import Named
 from spark_trickle.thresholds import LOCAL
 
 _WHOLE = (Action.FULL, Action.REINITIALIZE)
@@ -226,24 +225,24 @@ class CycleRefresh:
             rounds.feeds,
             self.works[name].stages,
         )
-        found, rows = content.all_found(), content.rows
-        if found is None and not start_over:
-            return Counts()
-        if found is not None:
-            statement = compile_statement(found, RoundLeaves(rounds, content))
-        if action in _WHOLE:
-            with stages("full"):
-                frame = feeds.query(columns_sql(content.listed, content.state(State.NEW)))
-                before = staging.rows or 0
-                staging.overwrite(frame, few=rows <= LOCAL)
-            return Counts(inserted=rows, deleted=before)
+        rows = content.rows
         if not start_over:
+            found = content.all_found()
+            if found is None:
+                return Counts()
             with stages("apply"):
+                statement = compile_statement(found, RoundLeaves(rounds, content))
                 local = feeds.keys(statement) if rows <= LOCAL else None
                 staging.change(local or feeds.frame(statement))
             return Counts(inserted=rows)
+        everything = feeds.query(content.sql)
+        if action in _WHOLE:
+            with stages("full"):
+                before = staging.rows or 0
+                staging.overwrite(everything, few=rows <= LOCAL)
+            return Counts(inserted=rows, deleted=before)
         # All rows are known: they are compared with what is stored, and the difference is written.
-        fresh = feeds.materialize(feeds.query(columns_sql(content.listed, content.state(State.NEW))), "fresh")
+        fresh = feeds.materialize(everything, "fresh")
         runner = Runner(feeds, staging, stages, given={"fresh": fresh})
         feeds.before_query = self._show
         return runner.run(compare_all(Named(view="fresh", names=names(content.columns)), content.columns))
@@ -279,7 +278,7 @@ def least_fixpoint(
         rounds.run(whole=True)
         views = {}
         for name, content in contents.items():
-            made = feeds.materialize(feeds.query(columns_sql(content.listed, content.state(State.NEW))), "fixpoint")
+            made = feeds.materialize(feeds.query(content.sql), "fixpoint")
             feeds.show([made.view])
             views[name] = made.view
         yield views

@@ -105,14 +105,13 @@ def record_group_failure(
                     stages=done.stages.rounded(),
                     seconds=round(done.stages.total, 4),
                 )
-            trial = run.initiated_by in ("create", "alter")  # refused: nothing has happened to the lake
-            for table in () if trial else rest:
+            for table in () if run.is_trial else rest:
                 result = RefreshResult(str(table.name), Action.SKIP, str(reason))
                 tx.add_refresh(completed(result, run.initiated_by, run.cut.instant), table.id or None)
-            for group in () if trial else run.groups.all:
+            for group in () if run.is_trial else run.groups.all:
                 if failed.name in group.members:
                     tx.group_failed([run.known[m].id for m in group.members if m in run.known], str(error))
-            if not trial and error.code != "LEASE_LOST" and alerts_of(error, failed.consecutive_errors + 1):
+            if not run.is_trial and error.code != "LEASE_LOST" and alerts_of(error, failed.consecutive_errors + 1):
                 message = f"nothing of {names} was published, since {failed.name} failed: {error.message}"
                 tx.alerts.raise_("GROUP_FAILED", message, str(failed.name))
     except TrickleError as second:

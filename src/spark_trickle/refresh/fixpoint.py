@@ -45,6 +45,11 @@ class Content:
     def listed(self) -> tuple[str, ...]:
         return (*names(self.columns), HASH)
 
+    @property
+    def sql(self) -> str:
+        """A SELECT of all rows."""
+        return columns_sql(self.listed, self.state(State.NEW))
+
     def state(self, state: State) -> str:
         """All rows, or without those of the last round, as a relation."""
         parts = [] if self.base is None else [self.base]

@@ -15,7 +15,6 @@ from spark_trickle.lake import owned
 from spark_trickle.lake.protect import sources_of
 from spark_trickle.model import (
     HIDDEN_NAMESPACE,
-    LAKE,
     Dependency,
     InputKind,
     Mode,
@@ -30,14 +29,14 @@ from spark_trickle.refresh.create_together import Wanted, create_together
 from spark_trickle.refresh.definition import Compiled
 from spark_trickle.refresh.handover import trim
 from spark_trickle.refresh.policy import Policy
-from spark_trickle.refresh.reads import cycle_of, reading
+from spark_trickle.refresh.reads import cycle_of, read_by, reading
 from spark_trickle.refresh.run import Refresher, same_as_leased
 from spark_trickle.refresh.situation import Cut, refuse_taken
 from spark_trickle.refresh.stages import Stages
 from spark_trickle.refresh.work import Altered, Done, Request, Run
 from spark_trickle.results import RefreshResult
 from spark_trickle.spark.settings import TIME_ZONE, changed, zone
-from spark_trickle.sql.mentions import may_read, mentioned, without_catalog
+from spark_trickle.sql.mentions import mentioned
 
 _OURS = frozenset(["format-version", "comment", "location", "provider", "uuid", "write.format.default"])
 _LONGEST = 200  # a name has to fit into the catalog with what is added to it
@@ -69,8 +68,7 @@ class Manager:
         r = self.refresher
         pins = r.attempts.own_settings | dict(settings)
         zone(str(pins[TIME_ZONE]))
-        read = {resolve(parts, namespace) for parts in may_read(without_catalog(definition, LAKE))}
-        if r.settings.allow_circular and name in read and initialize:
+        if r.settings.allow_circular and initialize and name in read_by(definition, namespace):
             itself = Wanted(name, definition, namespace, schedule, mode, star, pins, options, policy)
             return self.create_all([itself])[0]
         with r.heartbeat.holding([f"create:{name}"], r.settings.lease_wait_seconds) as lease:
@@ -169,7 +167,7 @@ class Manager:
         r = self.refresher
         known = run.known
         if table.id:  # what its new text reads decides in which cycle it is compiled
-            read = {resolve(parts, table.namespace) for parts in may_read(without_catalog(table.definition, LAKE))}
+            read = read_by(table.definition, table.namespace)
             reads = tuple(Dependency(n, InputKind.STREAM_TABLE) for n in sorted(read) if n in known)
             known = {**known, table.name: replace(table, dependencies=reads, states=())}
             if not r.groups(known).cycle(table.name):

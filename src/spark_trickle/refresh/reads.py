@@ -8,8 +8,14 @@ from dataclasses import replace
 from spark_trickle.errors import TrickleError
 from spark_trickle.graph.cycles import components, path_of
 from spark_trickle.graph.stream_tables import Groups, Unit, graph_of
-from spark_trickle.model import Dependency, StreamTable, TableName
+from spark_trickle.model import LAKE, Dependency, StreamTable, TableName, resolve
 from spark_trickle.refresh.compiled import Compiled
+from spark_trickle.sql.mentions import may_read, without_catalog
+
+
+def read_by(text: str, namespace: str) -> set[TableName]:
+    """The tables and views that a text may read, before it is compiled."""
+    return {resolve(parts, namespace) for parts in may_read(without_catalog(text, LAKE))}
 
 
 def reading(table: StreamTable, compiled: Compiled) -> StreamTable:

@@ -177,6 +177,8 @@ def _nothing_to_do(
     refresher: Refresher, tables: Sequence[StreamTable], cut: Cut, initiated_by: str
 ) -> tuple[RefreshResult, ...]:
     """NO_DATA for all of them in one transaction; their data are those of the cut."""
+    if not tables:
+        return ()
     found = []
     with refresher.store.write() as tx:
         for table in tables:

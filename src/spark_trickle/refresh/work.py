@@ -53,9 +53,14 @@ class Run:
     groups: Groups  # as they are when this run is over
     unpublished: list[Staging] = field(default_factory=list)  # their files go if the run fails
 
+    @property
+    def is_trial(self) -> bool:
+        """Whether a failure only refuses a statement: nothing has happened to the lake."""
+        return self.initiated_by in ("create", "alter")
+
     def counts(self, request: Request) -> bool:
         """Whether a failure counts: one by a definition that is refused for it is no fault of other tables."""
-        return self.initiated_by not in ("create", "alter") or request.altered is not None
+        return not self.is_trial or request.altered is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from spark_trickle.results import (
     StreamTableStatus,
     Upkeep,
     Verification,
+    units_of,
 )
 from spark_trickle.scheduler.decide import ENABLED
 from spark_trickle.spark.names import quote
@@ -360,9 +361,7 @@ def _all_names(tr: Trickle) -> list[str]:
 def _units(tr: Trickle) -> list[list[str]]:
     """Every stream table, those of a group at once."""
     names = dict(zip((s.name for s in tr.status()), _all_names(tr), strict=True))
-    group_of = {member: g.members for g in tr.groups() for member in g.members}
-    units = dict.fromkeys(group_of.get(name, (name,)) for name in names)
-    return [[names[m] for m in unit if m in names] for unit in units]
+    return [[names[m] for m in unit if m in names] for unit in units_of(names, tr.groups())]
 
 
 def _refresh_all(tr: Trickle, asked: RefreshMany) -> Refreshed:
